@@ -1,6 +1,6 @@
-"""The assignor backtest: recorded rebalances decided again, by any assignor, with any settings.
+"""The assignor backtest: recorded rebalances are decided again, by any assignor, with any settings.
 
-:mod:`~streams_py.backtest.inputs` says what a recorded situation is,
-:mod:`~streams_py.backtest.kernel` what is done with it, :mod:`~streams_py.backtest.scores` what is
-measured. None of that needs Spark; :mod:`~streams_py.spark.backtest` spreads it over cores and machines.
+:mod:`~streams_py.backtest.inputs` defines a recorded situation, :mod:`~streams_py.backtest.kernel` evaluates it, and
+:mod:`~streams_py.backtest.scores` defines the scores. This package does not need Spark.
+:mod:`~streams_py.spark.backtest` distributes the work over cores and machines.
 """

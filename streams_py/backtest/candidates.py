@@ -1,14 +1,14 @@
-"""Who is compared: a name, an assignor, and settings that differ from the recorded ones.
+"""Candidates: a name, an assignor, and settings that differ from the recorded ones.
 
-    recorded                                       what was decided at the time, and who decided it
+    recorded                                       the recorded decision, and the assignor that made it
     builtin:high_availability                      also sticky, legacy_sticky, fallback, static
     acme.assignors:Sticky                          a class in an importable module
     my_assignor.py:Sticky                          a class in a file
     ha2=builtin:high_availability;max.warmup.replicas=8
 
-A class is made anew for every decision, as KIP-924 wants it, and configured with its own settings only: the recorded
-application's configuration is not in the record. So settings beyond the eight are for classes; for a built-in assignor
-they are refused, because nobody would read them.
+A class is instantiated for every decision, as KIP-924 requires, and configured only with its own settings, because the
+record does not contain the configuration of the application. Settings other than the eight of an assignment are for
+classes. A built-in assignor would not read them, so they are refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _JAVA: Final = "org.apache.kafka."
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """``assignor`` is one of the forms above, or a class (which a notebook or a test may have no module for)."""
+    """A candidate. ``assignor`` is one of the forms above, or a class, which may be defined outside of modules."""
 
     name: str
     assignor: str | type[TaskAssignor]
@@ -66,19 +66,19 @@ class Candidate:
 
     @property
     def spec(self) -> str:
-        """The assignor as it was named, e.g. ``builtin:sticky``."""
+        """The name of the assignor, such as ``builtin:sticky``."""
         return self.assignor if isinstance(self.assignor, str) else assignor_name(self.assignor)
 
     @property
     def file(self) -> Path | None:
-        """The file of the class, when it was named by its file."""
+        """The file of the class, if the candidate names a file."""
         module = self.spec.rpartition(":")[0]
         return Path(module) if isinstance(self.assignor, str) and module.endswith(".py") else None
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A candidate whose code was found. Neither is set for ``recorded``."""
+    """A candidate with its code: a built-in assignor or a class. ``recorded`` has neither."""
 
     candidate: Candidate
     built_in: Callable[[], BuiltInAssignor] | None = None
@@ -86,26 +86,24 @@ class Chosen:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the code is this library's: it is trusted to leave its input alone and to repeat itself."""
+        """Whether the code belongs to this library. Then it does not change its input, and is deterministic."""
         made = self.task_assignor
         return made is None or made.__module__.startswith("streams_py.")
 
 
 def parse_candidate(text: str) -> Candidate:
-    """``[NAME=]SPEC[;KEY=VALUE]...``. ConfigError when it cannot be understood."""
+    """Parse ``[NAME=]SPEC[;KEY=VALUE]...``. Raises ConfigError when the text is not valid."""
     head, *settings = (part.strip() for part in text.split(";"))
     name, equals, spec = head.partition("=")
     if not equals:
         name, spec = _short(head), head
     if not name.strip() or not spec.strip():
-        raise ConfigError(
-            f"candidate {text!r} cannot be understood; write NAME=SPEC, e.g. ha=builtin:high_availability"
-        )
+        raise ConfigError(f"candidate {text!r} is not valid; write NAME=SPEC, e.g. ha=builtin:high_availability")
     overrides: dict[str, object] = {}
     for setting in filter(None, settings):
         key, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError(f"candidate {name!r}: {setting!r} is not KEY=VALUE")
+            raise ConfigError(f"candidate {name!r}: expected KEY=VALUE, got {setting!r}")
         overrides[key.strip()] = value.strip()
     return Candidate(name.strip(), spec.strip(), overrides)
 
@@ -115,11 +113,11 @@ def _short(spec: str) -> str:
 
 
 def choose(candidate: Candidate) -> Chosen:
-    """Find the code and check the settings. ConfigError, with what to do, when that fails."""
+    """Find the code of a candidate and check its settings. Raises ConfigError, with a remedy, when that fails."""
     spec = candidate.assignor
     if spec == RECORDED:
         if candidate.overrides:
-            raise ConfigError(f"candidate {candidate.name!r} is what was recorded: it takes no settings")
+            raise ConfigError(f"candidate {candidate.name!r} is the recorded decision, so it cannot have settings")
         return Chosen(candidate)
     try:
         AssignmentConfigs.of(candidate.overrides)
@@ -129,7 +127,7 @@ def choose(candidate: Candidate) -> Chosen:
     if isinstance(spec, str) and (spec.startswith(_PREFIX) or built_in in BUILT_IN):
         if built_in not in BUILT_IN:
             raise ConfigError(
-                f"candidate {candidate.name!r}: there is no built-in assignor {built_in!r}; use one of "
+                f"candidate {candidate.name!r}: {built_in!r} is not a built-in assignor; use one of "
                 f"{', '.join(BUILT_IN)}, or package.module:Class"
             )
         _refuse_unknown(candidate, allow=("static.",) if built_in == "static" else ())
@@ -146,10 +144,11 @@ def choose(candidate: Candidate) -> Chosen:
 
 
 def choose_recorded(name: str, given: Iterable[Chosen]) -> Chosen | None:
-    """The code of the assignor that a record names; None when it is not here.
+    """Find the code of the assignor that a record names; None when it is not available.
 
-    Nothing is imported because a record names it: it is one of ours, Java's name of one of ours, or the class of a
-    candidate, which then brings its own settings along (but none of the eight: those are in the record).
+    A record never causes an import. The name must belong to a built-in assignor (also in Java), or to the class of a
+    candidate. The class is then configured with the candidate's settings, except for the eight settings that the record
+    contains.
     """
     for short in BUILT_IN:
         ours = choose(Candidate(RECORDED, f"{_PREFIX}{short}"))
@@ -172,14 +171,14 @@ def _refuse_unknown(candidate: Candidate, allow: tuple[str, ...]) -> None:
     for key in candidate.overrides:
         if key not in CONFIG_KEYS and not key.startswith(allow or ("\0",)):
             raise ConfigError(
-                f"candidate {candidate.name!r}: {key} is no setting of an assignment; use one of "
+                f"candidate {candidate.name!r}: unknown assignment setting {key}; supported settings: "
                 f"{', '.join(CONFIG_KEYS)}",
                 key=key,
             )
 
 
 def _from_file(candidate: Candidate) -> type[TaskAssignor]:
-    """A class in a file, whose folder need not be on Python's path."""
+    """Load a class from a file. Its folder need not be on Python's path."""
     path, name = candidate.file, candidate.spec.rpartition(":")[2]
     assert path is not None
     module_name = path.stem
@@ -187,19 +186,19 @@ def _from_file(candidate: Candidate) -> type[TaskAssignor]:
     if loaded is None or Path(getattr(loaded, "__file__", "") or "").name != path.name:
         spec = importlib.util.spec_from_file_location(module_name, path)
         if spec is None or spec.loader is None or not path.is_file():
-            found = importlib.util.find_spec(module_name)  # a Spark worker has it elsewhere
+            found = importlib.util.find_spec(module_name)  # on a Spark worker the file is in another folder
             if found is None or found.loader is None:
-                raise ConfigError(f"candidate {candidate.name!r}: there is no file {path}; check the path")
+                raise ConfigError(f"candidate {candidate.name!r}: the file {path} does not exist; check the path")
             spec = found
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = loaded
         try:
             assert spec.loader is not None
             spec.loader.exec_module(loaded)
-        except (Exception, SystemExit) as error:  # it is the user's code
+        except (Exception, SystemExit) as error:  # user code raises any type
             del sys.modules[module_name]
             raise ConfigError(
-                f"candidate {candidate.name!r}: {path} cannot be imported ({named(error)}); correct it"
+                f"candidate {candidate.name!r}: {path} cannot be imported ({named(error)}); fix the file"
             ) from error
     found_class = getattr(loaded, name, None)
     if not isinstance(found_class, type):
@@ -208,6 +207,9 @@ def _from_file(candidate: Candidate) -> type[TaskAssignor]:
 
 
 def seed_of(input_hash: str, candidate: str, seed: int) -> int:
-    """The only chance there is: 63 bits from the situation, the candidate's name and the user's seed."""
+    """Return a random seed of 63 bits from the situation, the candidate's name and the user's seed.
+
+    It is the only source of randomness.
+    """
     digest = hashlib.sha256(f"{input_hash}\0{candidate}\0{seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,9 +1,9 @@
-"""Asking a candidate, and being sure of the answer.
+"""Asks a candidate for a decision and checks the answer.
 
-The code under test is somebody's draft. Whatever it does becomes a value: it raises, calls ``sys.exit``, runs on and
-on, returns nonsense, changes what it was given, answers differently when asked again. Only the decision itself is
-timed; one that takes less than 10 ms is made three times and the median counts. A class of the user's is always asked
-at least twice, because a decision that changes from one call to the next cannot be compared with anything.
+The code under test may be a draft. It may raise an error, call ``sys.exit``, never return, return invalid values,
+change its input, or decide differently in a second call. All of this becomes a value. Only the decision itself is
+timed. A decision that takes less than 10 ms is made three times, and the median counts. A user's class is always called
+at least twice, because decisions that differ between calls cannot be compared.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ERROR_CHARS_MAX: Final = 300
 
 
 class Followup(StrEnum):
-    """Does the candidate want another rebalance?"""
+    """Whether the candidate requests a follow-up rebalance, and when."""
 
     NONE = "none"
     AT_ONCE = "at_once"
@@ -50,7 +50,7 @@ class Followup(StrEnum):
 
 
 class Placed(NamedTuple):
-    """Tasks of one client, ascending. Warm-ups are not among the standbys here."""
+    """The tasks of one client, ascending. ``standby`` does not include warm-ups."""
 
     active: tuple[TaskId, ...] = ()
     standby: tuple[TaskId, ...] = ()
@@ -58,8 +58,11 @@ class Placed(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why there is no decision to score. ``kind``: ``raised``, ``too_slow``, ``changes_input``, ``not_deterministic``,
-    or the rule that is broken (``missing_process_id`` and so on)."""
+    """The reason for a missing decision.
+
+    ``kind`` is ``raised``, ``too_slow``, ``changes_input``, ``not_deterministic``, or the violated rule, such as
+    ``missing_process_id``.
+    """
 
     kind: str
     text: str
@@ -67,7 +70,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A decision by client name, or a failure. Times are None for what was not decided here."""
+    """A decision by client name, or a failure. A recorded decision has no times."""
 
     placed: Mapping[str, Placed]
     followup: Followup = Followup.NONE
@@ -77,7 +80,7 @@ class Answer:
 
 
 def recorded_answer(decision: RecordedDecision) -> Answer:
-    """What was decided at the time."""
+    """Return a recorded decision as an answer."""
     return Answer(
         {
             name: Placed(tuple(of.active), tuple(of.standby), tuple(of.warmup))
@@ -87,7 +90,7 @@ def recorded_answer(decision: RecordedDecision) -> Answer:
 
 
 def ask(chosen: Chosen, situation: Situation, *, seed: int, limit_s: float, once: bool = False) -> Answer:
-    """Let a candidate decide. ``once``: no repetitions, for the rounds after the first."""
+    """Let a candidate decide. ``once``: do not repeat the call, for the rounds after the first."""
     try:
         run = _built_in(chosen, situation) if chosen.built_in is not None else _custom(chosen, situation, seed)
         first, followup, times = _timed(run, seed, limit_s)
@@ -122,7 +125,7 @@ _Run = Callable[[], tuple[_Decided, _Time]]
 
 
 class _OutOfTime(BaseException):
-    """Not an Exception: code under test catches those."""
+    """The time limit has elapsed. Not an Exception, because code under test may catch those."""
 
 
 class _RefusedError(Exception):
@@ -152,7 +155,7 @@ def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], Fol
 
 @contextlib.contextmanager
 def _limited(limit_s: float) -> Iterator[None]:
-    """Interrupts Python code after a while. Only a main thread can be interrupted; elsewhere nothing is limited."""
+    """Interrupt Python code when the time limit has elapsed. Works only in the main thread; others have no limit."""
     if limit_s <= 0 or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -161,7 +164,7 @@ def _limited(limit_s: float) -> Iterator[None]:
         raise _OutOfTime
 
     before = signal.signal(signal.SIGALRM, out_of_time)
-    signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)  # again and again, in case it is caught
+    signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)  # repeated every second, in case the code catches it
     try:
         yield
     finally:
@@ -173,8 +176,11 @@ def _limited(limit_s: float) -> Iterator[None]:
 
 
 def _built_in(chosen: Chosen, situation: Situation) -> _Run:
-    """As the leader calls it: without lags only the sticky assignor is asked, otherwise the fallback; with them any of
-    them decides for the clients that stay."""
+    """Call a built-in assignor as the leader does.
+
+    Without lags, only the legacy sticky assignor is called; others are replaced by the fallback. With lags, clients
+    that drain get no tasks.
+    """
 
     def run() -> tuple[_Decided, _Time]:
         assert chosen.built_in is not None
@@ -197,7 +203,7 @@ def _built_in(chosen: Chosen, situation: Situation) -> _Run:
 
 
 def _custom(chosen: Chosen, situation: Situation, seed: int) -> _Run:
-    """As KIP-924 has it: a fresh instance, configured, asked, checked."""
+    """Call a class as KIP-924 defines it: create an instance, configure it, call it, and check the result."""
     kind = chosen.task_assignor
     assert kind is not None
     name = assignor_name(kind)
@@ -211,7 +217,7 @@ def _custom(chosen: Chosen, situation: Situation, seed: int) -> _Run:
         returned = call_assignor(assignor, state)
         took = _Time(time.perf_counter_ns() - began, time.process_time_ns() - began_cpu)
         if not chosen.is_ours and problem != situation.fresh_problem():
-            raise _RefusedError("changes_input", f"{name} changes what it is given; copy before you change something")
+            raise _RefusedError("changes_input", f"{name} changes its input; copy values before you change them")
         answer = read_assignment(returned, situation.application_state(problem), name)
         if answer.error is not AssignmentError.NONE:
             raise _RefusedError(answer.error.name.lower(), answer.error.value)
@@ -242,7 +248,5 @@ def _by_name(
 def _differs(first: Mapping[str, Placed], again: Mapping[str, Placed]) -> str:
     for name, placed in first.items():
         if again.get(name) != placed:
-            return (
-                f"asked twice about one situation it gave client {name} different tasks; use configs['seed'] for chance"
-            )
-    return "asked twice about one situation it gave different answers; use configs['seed'] for chance"
+            return f"two calls for one situation gave client {name} different tasks; use configs['seed'] for randomness"
+    return "two calls for one situation gave different answers; use configs['seed'] for randomness"

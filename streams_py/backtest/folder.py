@@ -1,11 +1,11 @@
-"""The folder of a run: what was ordered, the scores, and how far it is.
+"""The folder of a run: its orders, its scores, and its progress.
 
     <out>/backtest.json                  the orders, so that a resumed run is the same run
     <out>/scores/prefix=ab/*.parquet     rows of the situations whose hash begins with ab
-    <out>/done/<first>-<last>            the prefixes between the two are complete
+    <out>/done/<first>-<last>            the prefixes from first to last are complete
     <out>/summary.json, report.html
 
-A run that was killed goes on with the prefixes that are not done; what it had begun of them is written again.
+A run that was killed continues with the prefixes that are not done. It writes unfinished prefixes again.
 """
 
 from __future__ import annotations
@@ -34,29 +34,31 @@ _FORMAT: Final = 1
 
 
 def for_spark(path: str) -> str:
-    """A path with its file system: this machine's, unless it names one."""
-    return path if SCHEME in path else f"file://{Path(path).resolve()}"  # Hadoop takes it as it is, unquoted
+    """Return a path with its file system. The default is this machine's."""
+    return path if SCHEME in path else f"file://{Path(path).resolve()}"  # Hadoop expects an unquoted path
 
 
 class Files(Protocol):
-    """A folder on some file system; everything is named by path components below it. Spark's are
-    :class:`~streams_py.spark.files.Folder`."""
+    """A folder on any file system. Methods take path components below it.
+
+    :class:`~streams_py.spark.files.Folder` implements it for Spark.
+    """
 
     def path(self, *names: str) -> str:
-        """A path below the folder."""
+        """Return a path below the folder."""
 
     def exists(self, *names: str) -> bool:
-        """Whether there is anything at a path."""
+        """Whether a path exists."""
 
     def children(self, *names: str) -> list[str]:
-        """Names in a folder, sorted; none when it is not there."""
+        """Return the sorted names in a folder; empty when it does not exist."""
 
     def read_text(self, *names: str) -> str: ...
     def write_text(self, text: str, *names: str) -> None:
-        """Make the file and its folders, or replace it."""
+        """Write a file, replacing an existing one. Creates its folders."""
 
     def remove(self, *names: str) -> None:
-        """A file or a whole folder, if it is there."""
+        """Delete a file or a folder with its contents, if it exists."""
 
 
 class LocalFiles:
@@ -98,26 +100,29 @@ class LocalFiles:
 
 
 class RunFolder:
-    """The folder of one run: on this machine, or wherever ``files`` is."""
+    """The folder of one run, on this machine or on the file system of ``files``."""
 
     def __init__(self, root: str, files: Files | None = None) -> None:
         self.root = root
         self.files: Files = files if files is not None else LocalFiles(root)
 
     def path(self, *names: str) -> str:
-        """A path below the folder."""
+        """Return a path below the folder."""
         return self.files.path(*names)
 
     def for_spark(self, *names: str) -> str:
-        """The same as Spark wants it, whatever its default file system is."""
+        """Return a path below the folder with its file system, which Spark needs."""
         return for_spark(self.path(*names))
 
     @contextmanager
     def claimed(self, fingerprint: str, *, resume: bool) -> Iterator[None]:
-        """Begin a run, or go on with it. ConfigError when the folder is not empty, or is that of another run.
+        """Start a run in the folder, or continue it with ``resume``.
 
-        Of a run that turns out to be none (ConfigError), or that ends with an error before anything of it is done,
-        nothing stays, so that the same command can be given again. One that is interrupted can be resumed.
+        If the run ends with a ConfigError, or with an error before any prefix is done, its files are removed, so that
+        the same command can run again. An interrupted run can be resumed.
+
+        Raises:
+            ConfigError: the folder is not empty, or belongs to another run.
         """
         was_there = self.files.exists()
         with self._alone():
@@ -131,34 +136,34 @@ class RunFolder:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """ConfigError while another process is at work in the folder, where it is on a disk: one that goes on with the
-        run would take away what the other one has just begun."""
+        """Lock the folder, if it is on a disk. Raises ConfigError while another process has the lock.
+
+        A process that continues the run would otherwise delete prefixes that the other process is writing.
+        """
         if SCHEME in self.root:
             yield
             return
         place = Path(self.root)
         place.mkdir(parents=True, exist_ok=True)
-        with alone(FileLock.take(place / LOCK_FILE), f"is at work on the run in {self.root}"):
+        with alone(FileLock.take(place / LOCK_FILE), f"is working on the run in {self.root}"):
             yield
 
     def _claim(self, fingerprint: str, *, resume: bool) -> bool:
-        """Whether the run begins, and does not go on."""
+        """Write the marker. Returns whether the run is new; otherwise it continues."""
         names = set(self.files.children()) - {LOCK_FILE}
         if not resume:
             if names:
-                raise ConfigError(
-                    f"{self.root} is not empty; use a new folder, or --resume to go on with the run that is in it"
-                )
+                raise ConfigError(f"{self.root} is not empty; use a new folder, or --resume to continue the run in it")
         elif _MARKER in names:
             if marker_in(self.files.read_text(_MARKER)) != _marked(fingerprint):
                 raise ConfigError(
                     f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
-                    "go on with it, or use a new folder"
+                    "continue it, or use a new folder"
                 )
             self._remove_unfinished()
             return False
         elif names:
-            raise ConfigError(f"{self.root} is not empty and holds no run to resume; use a new folder")
+            raise ConfigError(f"{self.root} is not empty and has no run to resume; use a new folder")
         self.files.write_text(marker_text(_marked(fingerprint)), _MARKER)
         return True
 
@@ -170,23 +175,23 @@ class RunFolder:
             self.files.remove(name)
 
     def done(self) -> frozenset[str]:
-        """The prefixes that are complete."""
+        """Return the prefixes that are complete."""
         return frozenset(prefix for name in self.files.children("done") for prefix in _within(name))
 
     def _remove_unfinished(self) -> None:
-        """What a killed run had begun: it is going to be cut differently."""
+        """Remove unfinished prefixes of a killed run. The continued run divides the rest into other ranges."""
         done = self.done()
         for name in self.files.children(SCORES):
             if name.startswith(_PREFIX) and not done.issuperset(_within(name.removeprefix(_PREFIX))):
                 self.files.remove(SCORES, name)
 
     def mark_done(self, first: str, last: str) -> None:
-        """The prefixes from ``first`` to ``last`` are complete."""
+        """Mark the prefixes from ``first`` to ``last`` as complete."""
         self.files.write_text("", "done", f"{first}-{last}")
 
 
 def _within(name: str) -> list[str]:
-    """The prefixes that ``ab`` or ``ab-cd`` means."""
+    """Return the prefixes that ``ab`` or ``ab-cd`` stands for."""
     first, _, last = name.partition("-")
     return [prefix for prefix in PREFIXES if first <= prefix <= (last or first)]
 

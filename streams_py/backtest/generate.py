@@ -1,9 +1,9 @@
-"""Synthetic histories: a group that lives through joins, losses and restarts, without a cluster.
+"""Generates synthetic histories of a group with joins, losses and restarts, without a cluster.
 
-The group begins cold. When it is at rest, and now and then before that, something happens to it: an instance joins, one
-is gone, one restarts with its state, copies fall behind. Then it rebalances until it is at rest again, as
-:mod:`~streams_py.backtest.rounds` has it, under the high-availability assignor; each of its situations, with
-that decision, is a line. The same numbers and seed give the same bytes.
+The group starts without state. When it is at rest, and sometimes before, an event happens: an instance joins, leaves,
+or restarts with its state, or copies fall behind. Then the group rebalances until it is at rest, as in
+:mod:`~streams_py.backtest.rounds`, with the high-availability assignor. Each of its situations, with the decision, is a
+line. The same numbers and seed give the same bytes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ _ASSIGNOR: Final = Assignor(assignor_name(HighAvailabilityAssignor), None, custo
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``tasks`` are dealt to up to four sub-topologies, the first of which is stateless when there is more than one.
-    Instances have ``threads`` threads and are dealt to ``zones`` (tag and rack ``zone``). ``records`` is the mean
-    length of a changelog partition."""
+    """The parameters of a history.
+
+    ``tasks`` are distributed to up to four sub-topologies. The first one is stateless if there are several. Instances
+    have ``threads`` threads and are distributed to ``zones`` (tag and rack ``zone``). ``records`` is the mean length of
+    a changelog partition.
+    """
 
     tasks: int = 100
     clients: int = 10
@@ -53,11 +56,11 @@ class History:
     def __post_init__(self) -> None:
         for name in ("tasks", "clients", "threads"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 def generate(history: History, count: int) -> Iterator[str]:
-    """So many situations, as canonical texts."""
+    """Yield ``count`` situations, as canonical texts."""
     source = random.Random(history.seed)
     high_availability = choose(Candidate("ha", "builtin:high_availability"))
     replay = _cold(history, source)
@@ -71,8 +74,8 @@ def generate(history: History, count: int) -> Iterator[str]:
         replay = step.replay
         is_at_rest = not step.withheld and answer.followup == Followup.NONE
         if is_at_rest or (not step.withheld and source.random() < _HASTE):
-            struck = apply_what_if(replay, _event(history, len(replay.clients), source), seed=number)
-            replay = _renamed(struck, replay, number, source)
+            changed = apply_what_if(replay, _event(history, len(replay.clients), source), seed=number)
+            replay = _renamed(changed, replay, number, source)
 
 
 def _event(history: History, clients: int, source: random.Random) -> str:
@@ -85,8 +88,10 @@ def _event(history: History, clients: int, source: random.Random) -> str:
 
 
 def _renamed(replay: ReplayInput, before: ReplayInput, number: int, source: random.Random) -> ReplayInput:
-    """New instances get ids and member names of their own: those of ``add_clients`` repeat. Who was restarted has its
-    id from its disk, and new members."""
+    """Give new instances unique ids and member names, because ``add_clients`` repeats its names.
+
+    A restarted instance keeps its id, which is on its disk, and gets new members.
+    """
     ran = {client.client for client in before.clients if client.prev_active}
     clients = []
     for client in replay.clients:

@@ -1,12 +1,12 @@
-"""A situation in which tasks were assigned: everything an assignor was given, and what was decided.
+"""A recorded situation: the complete input of an assignor, and the decision.
 
-It is written as canonical JSON (sorted keys, task sets, whole numbers), so equal situations are equal bytes and have
-one hash; telemetry writes the same text into its table ``rebalance_input``. Nothing says when it was, or in which
+It is written as canonical JSON (sorted keys, task sets, whole numbers), so equal situations have equal bytes and one
+hash. Telemetry writes the same text into its table ``rebalance_input``. The text contains neither the time nor the
 generation.
 
-Two things that a leader knows are not recorded: which of a client's threads reported which offset sum (a task that a
-thread owns counts as reported by that thread, any other as reported by the client's first one), and the racks of single
-threads (the client's counts for all of them).
+Two facts that a leader knows are not recorded: which thread of a client reported which offset sum, and the racks of
+single threads. A task that a thread owns counts as reported by that thread, and any other task as reported by the
+client's first thread. The client's rack counts for all of its threads.
 """
 
 # ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
@@ -51,14 +51,14 @@ __all__ = [
 ]
 
 FUTURE_CLIENT: Final = "future"
-"""Name of the client that stands for all members of a newer protocol."""
+"""Name of the client that represents all members with a newer protocol."""
 
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayClient:
-    """An instance before the rebalance. ``sums`` are offset sums as it reported them."""
+    """An instance before the rebalance. ``sums`` are the offset sums that it reported."""
 
     client: str = form(TEXT)
     host: str | None = form(optional(TEXT))
@@ -72,7 +72,7 @@ class ReplayClient:
 
 @dataclass(frozen=True, slots=True)
 class ClientDecision:
-    """What an instance was given. ``threads`` and ``reasons`` are kept for the record and not compared."""
+    """The tasks that an instance was assigned. ``threads`` and ``reasons`` are recorded, but not compared."""
 
     active: Tasks = form(TASKS)
     standby: Tasks = form(TASKS)
@@ -83,7 +83,7 @@ class ClientDecision:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDecision:
-    """What was decided, and by whom."""
+    """A decision and its assignor."""
 
     assignor: Assignor = form(record(Assignor))
     clients: Mapping[str, ClientDecision] = form(map_of(record(ClientDecision)))
@@ -91,9 +91,9 @@ class RecordedDecision:
 
 @dataclass(frozen=True, slots=True)
 class ReplayInput:
-    """One situation. ``configs`` are the eight settings of an assignment by Kafka's keys, null = not set.
+    """One situation. ``configs`` are the eight settings of an assignment by Kafka's keys; None means not set.
 
-    ``decision`` is None for a situation that never was: a synthetic one, or one that a what-if has changed.
+    A situation that did not occur (synthetic, or changed by a what-if) has no ``decision``.
     """
 
     configs: Mapping[str, Any] = form(map_of(SETTING))
@@ -102,10 +102,10 @@ class ReplayInput:
     clients: Sequence[ReplayClient] = form(list_of(record(ReplayClient)))
     decision: RecordedDecision | None = form(optional(record(RecordedDecision)), default=None)
     text: str | None = field(default=None, compare=False, repr=False)
-    """The text it was read from, if it was."""
+    """The text from which the situation was read, if any."""
 
     def canonical(self) -> str:
-        """As canonical JSON."""
+        """Return canonical JSON."""
         if self.text is not None:
             return self.text
         return json.dumps(
@@ -113,7 +113,7 @@ class ReplayInput:
         )
 
     def hash(self) -> str:
-        """SHA-256 of the canonical text, in hex."""
+        """Return the SHA-256 of the canonical text, in hexadecimal digits."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()
 
     @property
@@ -123,25 +123,25 @@ class ReplayInput:
 
 
 def read_input(text: str) -> ReplayInput:
-    """A situation from its JSON. DecodeError when it is none."""
+    """Read a situation from its JSON. Raises DecodeError when it is not valid."""
     try:
         value = loads_foreign(text)
     except ValueError as error:
         raise DecodeError(f"a recorded input is not JSON ({error})", offset=0, remedy=_REMEDY) from None
     if not isinstance(value, dict) or value.get("v") != _VERSION:
         found = value.get("v") if isinstance(value, dict) else type(value).__name__
-        raise DecodeError(f"a recorded input has version {found!r}, not {_VERSION}", offset=0, remedy=_REMEDY)
+        raise DecodeError(f"a recorded input has version {found!r}, expected {_VERSION}", offset=0, remedy=_REMEDY)
     read = read_record(ReplayInput, value, "input")
     check_input(read)
     return ReplayInput(read.configs, read.lag_ok, read.subs, read.clients, read.decision, text)
 
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
-_REMEDY: Final = "take inputs from telemetry's table rebalance_input, an events topic or `backtest generate`"
+_REMEDY: Final = "use inputs from telemetry's table rebalance_input, an events topic or `backtest generate`"
 
 
 def check_input(read: ReplayInput) -> None:
-    """DecodeError when the parts of a situation do not fit together."""
+    """Raise DecodeError when the parts of a situation are not consistent."""
     names = [client.client for client in read.clients]
     if not names or len(set(names)) != len(names):
         raise _refused("input.clients", names, "at least one client, and none twice")
@@ -159,7 +159,7 @@ def check_input(read: ReplayInput) -> None:
 
 
 def tasks_of(subs: Sequence[SubtopologySlice]) -> Iterator[TaskId]:
-    """Every task, ascending within its sub-topology."""
+    """Yield every task, ascending within its sub-topology."""
     for piece in subs:
         number = int(piece.sub)
         for partition in range(piece.first, piece.first + piece.count):

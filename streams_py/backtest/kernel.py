@@ -1,11 +1,11 @@
-"""The kernel: one recorded situation in, a row for each candidate out. A plain function; Spark only calls it.
+"""The kernel: one recorded situation in, a score row for each candidate out. It does not depend on Spark.
 
-A segment of a history (:mod:`~streams_py.backtest.loop`) may come instead; its rows are those of the scenario
-``EVENTS``, one for each outside event and candidate.
+The input may also be a segment of a history (:mod:`~streams_py.backtest.loop`). Its rows have the scenario ``EVENTS``,
+one for each outside event and candidate.
 
-Whatever a candidate does, there is a row: with scores, or with ``valid`` saying what went wrong and ``error`` how.
-Apart from the two times, a row follows from the situation, the candidate and the seed: on any machine, with any number
-of cores, in any order.
+Every candidate gets a row, whatever it does: with scores, or with the kind of the failure in ``valid`` and a text in
+``error``. Except for the two times, a row depends only on the situation, the candidate and the seed. The machine, the
+number of cores and the order do not affect it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streams_py.backtest.candidates import RECORDED, Candidate, Chosen, choose, 
 from streams_py.backtest.deciding import OK, Answer, Placed, ask, recorded_answer
 from streams_py.backtest.inputs import RecordedDecision, ReplayInput, read_input
 from streams_py.backtest.loop.outside import Segment, is_segment, read_segment
-from streams_py.backtest.loop.replaying import UNASSIGNED, event_hashes, lived_through
+from streams_py.backtest.loop.replaying import UNASSIGNED, event_hashes, replay_segment
 from streams_py.backtest.rounds import RoundSettings, settle
 from streams_py.backtest.scores import Scores, score
 from streams_py.backtest.situation import Situation, configs_of
@@ -36,9 +36,9 @@ __all__ = [
     "COLUMNS",
     "DDL",
     "EVENTS",
+    "INPUT_FAILURES",
     "KEY",
     "METRICS",
-    "NOBODYS_FAULT",
     "NO_SCENARIO",
     "TIMES",
     "UNASSIGNED",
@@ -51,13 +51,13 @@ __all__ = [
 Row = dict[str, Any]
 
 EVENTS: Final = "events"
-"""Not a what-if: the recorded outside events, replayed in a closed loop. Figures are of the whole way to rest."""
+"""The scenario of the recorded outside events, replayed in a closed loop. Scores cover the time until rest."""
 DAMAGED: Final = "damaged"
 NO_SCENARIO: Final = "no_scenario"
 NOT_RECORDED: Final = "not_recorded"
 _CHUNKS_MAX: Final = 8
-NOBODYS_FAULT: Final = (DAMAGED, NO_SCENARIO, NOT_RECORDED)
-"""No candidate is to blame: the input cannot be read, the what-if does not fit it, nothing was decided."""
+INPUT_FAILURES: Final = (DAMAGED, NO_SCENARIO, NOT_RECORDED)
+"""Failures that no candidate has caused: the input is damaged, the what-if does not fit it, or it has no decision."""
 KEY: Final = ("input_hash", "scenario", "candidate")
 TIMES: Final = ("ns_wall", "ns_cpu")
 COLUMNS: Final[dict[str, str]] = {
@@ -91,12 +91,15 @@ COLUMNS: Final[dict[str, str]] = {
     "ns_cpu": "bigint",
     "decision": "string",
 }
-"""Columns of the score table with Spark's types. ``seen``: how often the situation was recorded. ``valid``: ``ok``, or
-what is wrong. ``reproduced``: whether the recorded assignor, asked again, gives the recorded decision; null when its
-code is not here."""
+"""Columns of the score table with Spark's types.
+
+- ``seen``: how often the situation was recorded.
+- ``valid``: ``ok``, or the kind of the failure.
+- ``reproduced``: whether the recorded assignor gives the recorded decision again; null if its code is not available.
+"""
 
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
-"""The same in Spark's words."""
+"""The columns as Spark's DDL."""
 
 METRICS: Final = (
     "missing_copies",
@@ -114,15 +117,22 @@ METRICS: Final = (
     "rounds",
     "ns_cpu",
 )
-"""Columns that are compared; less is better in every one."""
+"""Columns that are compared. In all of them, less is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a run is to do. ``scenarios`` are what-ifs as text, ``""`` for the situation as it was.
+    """The orders of a run.
 
-    ``limit_s`` is for one decision; 0 or less: none. With ``rounds`` groups are followed until they are at rest. With
-    ``loop`` outside events are replayed besides, if groups are followed and situations as they were are asked for.
+    Attributes:
+        candidates: the candidates.
+        scenarios: what-ifs as text; ``""`` is the recorded situation.
+        seed: the user's random seed.
+        limit_s: time limit of a decision, in s; 0 or less: no limit.
+        rounds: whether to follow groups until they are at rest.
+        round_settings: settings of these rounds.
+        keep_decisions: whether rows contain the decisions.
+        loop: whether to replay outside events, too. This requires ``rounds`` and the scenario ``""``.
     """
 
     candidates: Sequence[Candidate]
@@ -136,24 +146,24 @@ class Orders:
 
     def __post_init__(self) -> None:
         if not self.candidates:
-            raise ConfigError("there is no candidate; name one, e.g. --candidate ha=builtin:high_availability")
+            raise ConfigError("no candidate is given; name one, e.g. --candidate ha=builtin:high_availability")
         names = [candidate.name for candidate in self.candidates]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"two candidates are called {twice!r}; give each a name, NAME=SPEC")
+            raise ConfigError(f"two candidates have the name {twice!r}; give each its own name, NAME=SPEC")
 
     @property
     def replays_events(self) -> bool:
-        """Whether histories are lived through."""
+        """Whether outside events are replayed."""
         return self.loop and self.rounds and "" in self.scenarios
 
     @property
     def all_scenarios(self) -> tuple[str, ...]:
-        """What rows there are going to be."""
+        """All scenarios of the score rows."""
         return (*self.scenarios, *([EVENTS] if self.replays_events else []))
 
     def fingerprint(self) -> str:
-        """Text that is equal for equal orders, so that a resumed run is the same run."""
+        """Return a text that is equal for equal orders, so that a resumed run is the same run."""
         return json.dumps(
             {
                 "candidates": [
@@ -171,9 +181,10 @@ class Orders:
 
 
 class Bench:
-    """Evaluates situations. Made once for a process (or Spark task): the code of the candidates is found here.
+    """Evaluates situations. Created once for a process or Spark task, because it loads the code of the candidates.
 
-    ConfigError when a candidate's code is not to be found.
+    Raises:
+        ConfigError: the code of a candidate is not found.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -182,8 +193,10 @@ class Bench:
         self._recorded: dict[str, Chosen | None] = {}
 
     def rows(self, text: str, *, input_hash: str, seen: int = 1, chunk: int | None = None) -> Iterator[Row]:
-        """Rows of one situation: every scenario, every candidate. Or of a segment: every event, every candidate, or
-        those of one of the chunks that :func:`chunks_of` tells of."""
+        """Yield the rows of a situation (each scenario and candidate) or of a segment (each event and candidate).
+
+        For a segment, ``chunk`` limits the candidates to one of the :func:`chunks_of` chunks.
+        """
         with _undisturbed():
             if is_segment(text):
                 yield from self._segment(text, input_hash, seen, chunk)
@@ -200,15 +213,15 @@ class Bench:
     def _segment(self, text: str, segment_hash: str, seen: int, chunk: int | None) -> Iterator[Row]:
         try:
             segment = read_segment(text)
-        except DecodeError:  # it was made from situations that could be read
+        except DecodeError:  # cannot happen: segments are created from valid situations
             return
         hashes = event_hashes(segment_hash, segment)
         chunks = chunks_of(self._orders)
         for number, chosen in enumerate(self._chosen):
             if chunk is None or number % chunks == chunk:
-                yield from self._lived(chosen, segment, segment_hash, hashes, seen)
+                yield from self._replayed(chosen, segment, segment_hash, hashes, seen)
 
-    def _lived(
+    def _replayed(
         self, chosen: Chosen, segment: Segment, segment_hash: str, hashes: Sequence[str], seen: int
     ) -> Iterator[Row]:
         orders, name = self._orders, chosen.candidate.name
@@ -218,7 +231,7 @@ class Bench:
                 empty = _empty(one, EVENTS, seen)
                 yield {**empty, "candidate": name, "valid": NOT_RECORDED, "error": _unknown(segment.start.decision)}
             return
-        rows = lived_through(
+        rows = replay_segment(
             who, segment, segment_hash,
             seed=seed_of(segment_hash, name, orders.seed), limit_s=orders.limit_s, settings=orders.round_settings,
         )  # fmt: skip
@@ -226,7 +239,7 @@ class Bench:
             yield {**_empty(one, EVENTS, seen), "candidate": name, **row}
 
     def _who(self, decision: RecordedDecision | None) -> Chosen | None:
-        """The assignor of a record, if its code is here."""
+        """Return the assignor of a record, or None if its code is not available."""
         if decision is None:
             return None
         name = decision.assignor.name
@@ -243,13 +256,13 @@ class Bench:
         empty = _empty(input_hash, scenario, seen)
         try:
             replay = apply_what_if(recorded, scenario, seed=seed_of(input_hash, scenario, orders.seed))
-        except ConfigError as error:  # it does not fit this situation, such as removing more clients than there are
+        except ConfigError as error:  # it does not fit this situation, for example it removes too many clients
             yield from self._all_alike(empty, NO_SCENARIO, error)
             return
         empty |= {"tasks": replay.task_count, "clients": len(replay.clients)}
         try:
             plain = Situation(replay)
-        except StreamsError as error:  # settings or topics that no leader would have accepted
+        except StreamsError as error:  # settings or topics that no leader accepts
             yield from self._all_alike(empty, DAMAGED, error)
             return
         for chosen in self._chosen:
@@ -265,7 +278,7 @@ class Bench:
         if chosen.candidate.spec == RECORDED:
             decision = situation.replay.decision
             if decision is None:
-                return {"valid": NOT_RECORDED, "error": "nobody ever decided this situation"}
+                return {"valid": NOT_RECORDED, "error": "the situation has no recorded decision"}
             answer = recorded_answer(decision)
         else:
             answer = ask(chosen, situation, seed=seed, limit_s=orders.limit_s)
@@ -274,7 +287,7 @@ class Bench:
         scores = score(situation, answer.placed)
         row = {"valid": OK, "ns_wall": answer.ns_wall, "ns_cpu": answer.ns_cpu, **_as_row(scores)}
         if scores.unassigned:
-            row |= {"valid": UNASSIGNED, "error": f"{scores.unassigned} tasks are given to nobody"}
+            row |= {"valid": UNASSIGNED, "error": f"{scores.unassigned} tasks are not assigned"}
         if orders.keep_decisions:
             row["decision"] = _decision_text(answer.placed)
         if chosen.candidate.spec == RECORDED:
@@ -296,8 +309,8 @@ class Bench:
             settled = settle(
                 chosen, situation, answer, seed=seed, limit_s=orders.limit_s, settings=orders.round_settings
             )
-        except StreamsError as error:  # tasks that cannot be dealt to threads
-            return {"valid": "raised", "error": f"when it was carried out: {error}"}
+        except StreamsError as error:  # tasks cannot be distributed to threads
+            return {"valid": "raised", "error": f"carrying out the decision failed: {error}"}
         row: Row = settled.rest._asdict()
         if settled.problem is not None and settled.problem.failure is not None:
             kind, text = settled.problem.failure
@@ -321,10 +334,10 @@ def _given(answer: Answer) -> dict[str, Placed]:
 
 def _unknown(decision: RecordedDecision | None) -> str:
     if decision is None:
-        return "nobody ever decided this situation"
+        return "the situation has no recorded decision"
     return (
-        f"the recorded assignor {decision.assignor.name} is none of ours; name it as a candidate, with its settings, "
-        "to have it replayed"
+        f"the recorded assignor {decision.assignor.name} is not part of this library; name it as a candidate, with its "
+        "settings, to replay it"
     )
 
 
@@ -339,7 +352,7 @@ def _decision_text(placed: Mapping[str, Placed]) -> str:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No warnings of the assignors, one per decision, and the state of ``random`` afterwards as it was before."""
+    """Silence warnings of the assignors (one per decision), and restore the state of ``random`` at the end."""
     state = random.getstate()
     try:
         with quiet_logs("streams_py.assignment", below=logging.CRITICAL):

@@ -1,7 +1,7 @@
 """The engine without Spark: one process, one situation after the other.
 
-Situations are first dealt to files by the beginning of their hash, so memory does not grow with their number, equal
-ones meet, and a run that was killed can go on.
+Situations are first distributed to files by the beginning of their hash. So memory does not grow with their number,
+equal situations are in one file, and a killed run can continue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES: Final[dict[str, Any]] = {
     "boolean": pa.bool_(),
 }
 SCHEMA: Final[Any] = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
-"""The score table as Arrow has it."""
+"""The schema of the score table for Arrow."""
 
 Tick = Callable[[int, int], None]
 
@@ -40,8 +40,10 @@ Tick = Callable[[int, int], None]
 def run_local(
     orders: Orders, situations: Iterable[str], folder: RunFolder, tick: Tick = lambda _done, _all: None
 ) -> int:
-    """Evaluate all situations, and the histories that they are; the number of situations. ``tick`` hears how many are
-    done, of how many."""
+    """Evaluate all situations, and the histories that they form. Returns the number of situations.
+
+    ``tick`` is called with the number of finished situations and the number of all situations.
+    """
     bench = Bench(orders)
     spool = Path(folder.path("_inputs"))
     folder.files.remove("_inputs")
@@ -66,7 +68,7 @@ def run_local(
 
 
 def _deal(situations: Iterable[str], spool: Path, *, with_histories: bool) -> int:
-    """Situations, and the segments of their histories, to files; how many situations there were."""
+    """Distribute situations, and the segments of their histories, to files. Returns the number of situations."""
     spool.mkdir(parents=True)
     histories: dict[str, Segments] = {}
     out = _Spool(spool)
@@ -86,7 +88,7 @@ def _deal(situations: Iterable[str], spool: Path, *, with_histories: bool) -> in
 
 
 class _Spool:
-    """Texts in files by the beginning of their hash."""
+    """Writes texts to files by the beginning of their hash."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -108,7 +110,7 @@ class _Spool:
 
 
 def _dealt(spool: Path, prefix: str) -> dict[str, tuple[str, int]]:
-    """(text, how often it was there) by hash."""
+    """Return hash -> (text, number of repetitions)."""
     found: dict[str, tuple[str, int]] = {}
     path = spool / prefix
     if path.exists():

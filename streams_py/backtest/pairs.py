@@ -1,7 +1,7 @@
-"""Two candidates beside each other, case by case: the same outside event, or the same situation under the same what-if.
+"""Compares two candidates case by case. A case is an outside event, or a situation with the same what-if.
 
-Only cases in which both have a figure count. :class:`RowPairs` has the rows in memory; Spark asks its table
-(:mod:`streams_py.spark.backtest_summary`).
+Only cases in which both candidates have the score count. :class:`RowPairs` has the rows in memory;
+:mod:`streams_py.spark.backtest_summary` queries the table on Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streams_py.backtest.kernel import METRICS, Row
 __all__ = ["SAME", "NoPairs", "Paired", "Pairs", "RowPairs", "p_value", "repeats"]
 
 SAME: Final = 1e-9
-"""Figures closer than this are equal."""
+"""Scores with a smaller difference are equal."""
 _EXACT_MAX: Final = 100_000
 _RESAMPLED_EXACTLY_MAX: Final = 300
 _NEGLIGIBLE: Final = 1e-9
@@ -28,8 +28,10 @@ _UNKNOWN: Final = math.nan
 
 
 class Paired(NamedTuple):
-    """A candidate beside a leader, in one score: in how many cases it is better, as good, worse, and both means over
-    these cases."""
+    """The comparison of a candidate with a leader in one score.
+
+    It has the number of cases in which the candidate is better, equal and worse, and both means over these cases.
+    """
 
     wins: int
     ties: int
@@ -44,15 +46,18 @@ class Paired(NamedTuple):
 
 
 class Pairs(Protocol):
-    """All comparisons of a run that somebody may ask for."""
+    """All comparisons of a run."""
 
     def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
-        """Every other candidate beside the leader in one score; who has no case with it is not among them."""
+        """Compare every other candidate with the leader in one score.
+
+        Candidates without a common case are missing in the result.
+        """
 
 
 @lru_cache(maxsize=1 << 17)
 def p_value(wins: int, losses: int) -> float:
-    """Two-sided sign test: the chance of a split at least as uneven, were both equally good."""
+    """Two-sided sign test: return the probability of a split at least as uneven if both are equally good."""
     count, fewer = wins + losses, min(wins, losses)
     if count == 0 or wins == losses:
         return 1.0
@@ -63,7 +68,7 @@ def p_value(wins: int, losses: int) -> float:
 
 
 def repeats(paired: Paired, chance: float) -> float:
-    """Probability that a resampled history gives the same answer: losses that outweigh wins by more than chance.
+    """Return the probability that losses also outweigh wins by more than chance in a resampled history.
 
     A resampled history has as many cases as the recorded one. Each of them is one of the recorded cases, drawn with
     replacement (bootstrap). The result is exact for up to 300 cases, and beyond that a normal approximation.
@@ -90,7 +95,7 @@ def repeats(paired: Paired, chance: float) -> float:
 
 
 def _binomial(count: int, share: float) -> list[float]:
-    """Probabilities of 0 to ``count`` successes."""
+    """Return the probabilities of 0 to ``count`` successes."""
     if share in (0.0, 1.0):
         return [float(successes == count * share) for successes in range(count + 1)]
     hit, miss = math.log(share), math.log1p(-share)
@@ -102,7 +107,7 @@ def _binomial(count: int, share: float) -> list[float]:
 
 
 class NoPairs:
-    """Of a run without rows."""
+    """The comparisons of a run without rows."""
 
     def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
         """See :class:`Pairs`."""
@@ -110,7 +115,7 @@ class NoPairs:
 
 
 class RowPairs:
-    """Of rows in memory: a number for each score, case and candidate."""
+    """The comparisons of rows in memory. It keeps a number for each score, case and candidate."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._cases: dict[tuple[str, str], int] = {}

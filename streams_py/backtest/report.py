@@ -1,4 +1,4 @@
-"""The result as one HTML page, light and dark, without a network: what to choose, what went wrong, every score."""
+"""The result as one HTML page, light and dark, that loads nothing from a network: verdict, findings and all scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streams_py.telemetry.report.style import STYLE
 __all__ = ["CANDIDATES_MAX", "report_page"]
 
 CANDIDATES_MAX: Final = 24
-"""More candidates than these, the best ones, are in summary.json only."""
+"""Candidates on the page. The others are only in summary.json."""
 
 _FINDINGS_MAX: Final = 100
 _OUT_MAX: Final = 8
@@ -49,7 +49,7 @@ background:var(--grey)}.bar.best div i{background:var(--teal)}.bar.gone{opacity:
 
 
 def report_page(summary: Summary, verdict: Verdict, *, title: str) -> str:
-    """The page. ``title`` says where the situations come from."""
+    """Return the page. ``title`` names the origin of the situations."""
     shown = shown_candidates(summary, verdict, CANDIDATES_MAX)
     sections = [
         ("Which one to choose", _verdict(summary, verdict)),
@@ -61,7 +61,7 @@ def report_page(summary: Summary, verdict: Verdict, *, title: str) -> str:
         sections.append((name[0].upper() + name[1:], _scores(summary, scenario, shown)))
     hidden = len(summary.candidates) - len(shown)
     if hidden > 0:
-        sections.append(("More candidates", f"<p>{hidden:,} candidates that scored less are in summary.json.</p>"))
+        sections.append(("More candidates", f"<p>{hidden:,} more candidates are in summary.json.</p>"))
     body = "".join(f"<section><h2>{escape(name)}</h2>{content}</section>" for name, content in sections)
     name = escape(title)
     return (
@@ -78,7 +78,7 @@ def _headline(summary: Summary, title: str) -> str:
     cards = [
         (f"{summary.situations:,}", "situations", repeated),
         (f"{len(summary.candidates):,}", "candidates", f"compared with {summary.base}"),
-        (f"{summary.events:,}", "outside events", "lived through by each candidate")
+        (f"{summary.events:,}", "outside events", "replayed for each candidate")
         if EVENTS in summary.scenarios
         else (f"{len(summary.scenarios):,}", "scenarios", "what if" if any(summary.scenarios) else "the recorded one"),
         (f"{errors:,}", "errors", f"{len(summary.findings) - errors:,} remarks"),
@@ -114,7 +114,7 @@ def _verdict(summary: Summary, verdict: Verdict) -> str:
 
 
 def _ranking(verdict: Verdict) -> str:
-    """The whole order on one line."""
+    """Return the ranking on one line."""
     if len(verdict.ranking) < _RANKED_MIN:
         return ""
     left = CANDIDATES_MAX
@@ -151,7 +151,7 @@ def _findings(summary: Summary) -> str:
 
 
 def _glance(summary: Summary, verdict: Verdict, shown: Sequence[str]) -> str:
-    """Means of the scores that decide, side by side."""
+    """Return bar charts of the means of the deciding scores."""
     charts = []
     names = list(shown[:_GLANCE_CANDIDATES])
     kind = "glance long" if any(len(name) > _LONG_NAME for name in names) else "glance"
@@ -161,7 +161,7 @@ def _glance(summary: Summary, verdict: Verdict, shown: Sequence[str]) -> str:
             charts.append(f"<div><h3>{escape(TITLES[metric])}</h3>{_bars(means, metric, verdict)}</div>")
     if not charts:
         return "<p>The candidates do not differ in any of the scores that decide.</p>"
-    note = "<p class=note>Means over what the candidates are judged by; less is better.</p>"
+    note = "<p class=note>Means over the cases of the verdict; less is better.</p>"
     return f'{note}<div class="{kind}">{"".join(charts[:_GLANCE])}</div>'
 
 
@@ -183,7 +183,7 @@ def _bars(means: Sequence[tuple[str, float]], metric: str, verdict: Verdict) -> 
 def _mean(summary: Summary, name: str, metric: str) -> float | None:
     scenarios = scenarios_of(summary)
     if name == RECORDED and not all(summary.figures.get(Key(scenario, name)) for scenario in scenarios):
-        return None  # nobody decided the what-ifs, so its mean is of something else
+        return None  # what-ifs have no recorded decision, so its mean would cover other cases
     found = [of[metric] for scenario in scenarios if metric in (of := summary.figures.get(Key(scenario, name), {}))]
     number = sum(of.number for of in found)
     return sum(of.mean * of.number for of in found) / number if number else None
@@ -220,8 +220,8 @@ def _scope(scenario: str) -> str:
         return ""
     minutes = HORIZON_MS // 60_000
     return (
-        "For each event the whole way until the group is at rest again: what moves and is restored is added up; "
-        f"balance, spread and missing copies are averaged over the {minutes} minutes behind it. "
+        "Scores of an event cover all rebalances until the group is at rest: moved tasks and restored records are "
+        f"added up; balance, spread and missing copies are averaged over the {minutes} minutes after the event. "
     )
 
 

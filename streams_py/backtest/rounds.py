@@ -1,18 +1,18 @@
-"""What becomes of a group that goes on asking: does it come to rest, and after how many rebalances?
+"""Follows a group through further rebalances: does it come to rest, and after how many rebalances?
 
-A decision is seldom carried out at once. A task that another thread owns is withheld until that one has given it up
-(KIP-429); a task that is warmed up elsewhere moves when the copy has caught up, which a probing rebalance looks for
-(KIP-441). So a decision leads to a new situation, about which the candidate is asked again:
+A decision is rarely carried out immediately. A task that another thread owns is withheld until that thread has revoked
+it (KIP-429). A task that is warmed up on another client moves when the copy has caught up, which a probing rebalance
+checks (KIP-441). So a decision leads to a new situation, which the candidate decides again:
 
-* one second later when a task was withheld or the candidate wants another look at once, else after
-  ``probing.rebalance.interval.ms``;
-* copies have caught up by then, by so many records a second, and changelogs have grown, if records arrive;
-* a copy that its client is not to have any more is still on its disk, until ``state.cleanup.delay.ms`` has gone by.
+* The next rebalance follows after one second if a task was withheld or the candidate requests an immediate follow-up
+  rebalance. Otherwise it follows after ``probing.rebalance.interval.ms``.
+* Until then, copies are restored at ``restore_rate``, and changelogs grow at ``produce_rate``.
+* A copy that its client should no longer have stays on disk until ``state.cleanup.delay.ms`` has elapsed.
 
-The group is at rest when nothing is withheld, nobody wants another look, and the decision is the one before it (for the
-first round: what the clients had). A candidate that is not at rest after 50 rounds may be going round in circles; see
-:mod:`streams_py.member.group_model.rest`. Without a circle it is still on its way: the high-availability assignor with
-a small ``max.warmup.replicas`` needs a rebalance for every few tasks.
+The group is at rest when no task is withheld, no follow-up rebalance is requested, and the decision equals the previous
+one (in the first round: the tasks that the clients had). A candidate that is not at rest after 50 rounds may repeat a
+circle of decisions; see :mod:`streams_py.member.group_model.rest`. Without a circle it has not finished: the
+high-availability assignor with a small ``max.warmup.replicas`` needs a rebalance for every few tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ _CLEANUP_MS: Final = 600_000  # Kafka Streams' default
 
 
 class RoundSettings(NamedTuple):
-    """``restore_rate`` and ``produce_rate`` in records a second for each task; ``rounds_max`` is when to give up."""
+    """Settings of the rounds.
+
+    Attributes:
+        restore_rate: records per second that each task restores.
+        produce_rate: records per second that arrive for each task.
+        rounds_max: number of rounds after which the simulation stops.
+    """
 
     restore_rate: int = 50_000
     produce_rate: int = 0
@@ -47,7 +53,7 @@ class RoundSettings(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """Whether the group came to rest. ``problem`` is the answer of a later round with which nothing could be done."""
+    """Whether the group came to rest. ``problem`` is the answer of a later round that was a failure."""
 
     rest: Rest
     problem: Answer | None = None
@@ -63,7 +69,10 @@ def settle(
     settings: RoundSettings = RoundSettings(),  # noqa: B008  # immutable
     watch: Watch = lambda _situation, _answer, _step: None,
 ) -> Settled:
-    """Carry the first decision out, ask again, and so on. ``watch`` hears of each decision and of what it leads to."""
+    """Carry out the first decision, ask the candidate again, and so on.
+
+    ``watch`` is called with each decision and the step to which it leads.
+    """
     answer = first
 
     def rounds() -> Iterator[Round]:
@@ -77,8 +86,8 @@ def settle(
             number += 1
             step = advance(situation, answer, settings)
             watch(situation, answer, step)
-            goes_on = bool(step.withheld) or answer.followup != Followup.NONE
-            yield Round(answer.placed, goes_on, changed=not _same(answer.placed, previous))
+            continues = bool(step.withheld) or answer.followup != Followup.NONE
+            yield Round(answer.placed, continues, changed=not _same(answer.placed, previous))
             previous = answer.placed
             situation = Situation(step.replay, chosen.candidate.overrides, situation.plan)
             answer = ask(chosen, situation, seed=seed + number, limit_s=limit_s, once=True)
@@ -90,7 +99,7 @@ def settle(
 
 
 def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
-    """Warm-ups and standbys are told apart by the decision only, so they count as one."""
+    """Whether two assignments are equal. Only decisions distinguish warm-ups from standbys, so they count as one."""
     return all(
         of.active == before[name].active
         and sorted((*of.standby, *of.warmup)) == sorted((*before[name].standby, *before[name].warmup))
@@ -100,7 +109,7 @@ def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
 
 
 class Step(NamedTuple):
-    """The situation after a decision, the tasks that were withheld in it, and how long it is until then."""
+    """The situation after a decision, the tasks that were withheld, and the time until this situation."""
 
     replay: ReplayInput
     withheld: frozenset[TaskId]
@@ -111,7 +120,7 @@ Watch = Callable[[Situation, Answer, Step], None]
 
 
 def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> Step:
-    """What the clients report when they join again."""
+    """Return the situation in which the clients join again."""
     threads = _threads(situation, answer.placed)
     owner = {task: c.member for client in situation.clients.values() for c in client.consumers for task in c.owned}
     withheld = frozenset(task for task, member in threads.items() if owner.get(task, member) != member)
@@ -128,7 +137,7 @@ def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> St
         work = [
             task
             for task in {*placed.active, *placed.standby, *placed.warmup} & ends.keys()
-            if task in had or task not in withheld  # a withheld task is not opened before it is handed over
+            if task in had or task not in withheld  # a withheld task is not opened until it is handed over
         ]
         copies.restore(work, ends, restore_records)
         copies.keep({*(ends if interval_ms < _CLEANUP_MS else work), *running})
@@ -142,7 +151,7 @@ def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> St
 
 
 def _threads(situation: Situation, placed: Mapping[str, Placed]) -> dict[TaskId, str]:
-    """Consumer that each active task is meant for, by the leader's own procedure."""
+    """Return the consumer that each active task is assigned to, by the leader's own procedure."""
     member_of: dict[TaskId, str] = {}
     table = situation.plan.table
     for name, of in placed.items():
@@ -169,7 +178,7 @@ def _threads(situation: Situation, placed: Mapping[str, Placed]) -> dict[TaskId,
 
 
 def _restored(running: Sequence[TaskId], copies: Copies, ends: Mapping[TaskId, int]) -> frozenset[TaskId]:
-    """Active tasks whose state, if they have any, is complete."""
+    """Return the active tasks whose state is complete, or that have no state."""
     return frozenset(task for task in running if task not in ends or copies[task] >= ends[task])
 
 

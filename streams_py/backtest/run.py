@@ -1,4 +1,4 @@
-"""A run from the beginning to the end: claim the folder, evaluate, summarise, write summary and report."""
+"""A complete run: claim the folder, evaluate, summarise, and write the summary and the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_found", "evaluate_locally", "fingerprint_of", "finish", "read_
 
 
 def fingerprint_of(orders: Orders, inputs: str) -> str:
-    """What makes a run this run."""
+    """Return a text that identifies a run by its orders and inputs."""
     return json.dumps({**json.loads(orders.fingerprint()), "inputs": inputs})
 
 
@@ -32,10 +32,20 @@ def evaluate_locally(
     base: str | None = None,
     tick: Tick = lambda _done, _all: None,
 ) -> Summary:
-    """Evaluate on this machine, in this process, without Spark; scores are in the folder ``out``.
+    """Evaluate situations in this process, without Spark, and write the scores to the folder ``out``.
 
-    ``inputs`` says where the situations come from: a resumed run must be the same. ConfigError when the folder is not
-    empty, a candidate cannot be imported, a setting is wrong, or there is nothing to evaluate.
+    Args:
+        orders: the orders of the run.
+        situations: the situations.
+        out: the folder of the run.
+        inputs: the origin of the situations. It must be the same for a resumed run.
+        resume: continue an interrupted run.
+        base: the candidate with which the others are compared.
+        tick: called with the number of finished situations and the number of all situations.
+
+    Raises:
+        ConfigError: the folder is not empty, a candidate cannot be imported, a setting is not valid, or there are no
+            situations.
     """
     folder = RunFolder(str(out))
     with folder.claimed(fingerprint_of(orders, inputs), resume=resume):
@@ -47,11 +57,10 @@ def evaluate_locally(
 
 
 def check_found(summary: Summary, inputs: str) -> None:
-    """ConfigError when there was nothing to evaluate: no situation, or none that a what-if fits."""
+    """Raise ConfigError without situations, or if a what-if does not fit any situation."""
     if not summary.situations:
         raise ConfigError(
-            f"{inputs or 'the input'} holds no complete rebalance; was assignment.events.level set when it was "
-            "recorded?"
+            f"{inputs or 'the input'} has no complete rebalance; was assignment.events.level set when it was recorded?"
         )
     if not any(summary.figures.values()):
         unfit = next((finding for finding in summary.findings if finding.kind == NO_SCENARIO), None)
@@ -60,7 +69,7 @@ def check_found(summary: Summary, inputs: str) -> None:
 
 
 def read_scores(folder: RunFolder) -> Iterator[Row]:
-    """All rows of a folder of this machine, prefix by prefix."""
+    """Yield all rows of a folder of this machine, prefix by prefix."""
     import pyarrow.parquet as pq
 
     root = Path(folder.path(SCORES))
@@ -72,7 +81,7 @@ def read_scores(folder: RunFolder) -> Iterator[Row]:
 
 
 def finish(folder: RunFolder, summary: Summary, verdict: Verdict, page: str) -> str:
-    """Write summary, with the verdict, and report; the report's path."""
+    """Write the summary with the verdict, and the report. Returns the path of the report."""
     value = {**json.loads(summary.to_json()), "verdict": asdict(verdict)}
     folder.files.write_text(json.dumps(value, indent=1) + "\n", "summary.json")
     folder.files.write_text(page, "report.html")

@@ -1,29 +1,29 @@
-"""What a decision is worth: figures about it and about the way to it. There is no overall number.
+"""The scores of a decision and of the changes that it causes. They are not combined into one.
 
-Movement is counted against what the clients had in the situation. A task that a client did not run before has to be
-restored there, as far as the client is behind; so has every copy that it did not have. A task whose former owner is
-gone has not moved, but somebody has to restore it all the same.
+Movement is counted relative to the tasks that clients had in the situation. A task that a client did not run before
+must be restored there by its lag. So must every copy that it did not have. A task whose former owner is gone has not
+moved, but a client must still restore it.
 
 ======================== ================ ==============================================================================
 score                    unit             meaning
 ======================== ================ ==============================================================================
 unassigned               tasks            without an active owner
-missing_copies           copies           that ``num.standby.replicas`` asks for, the recorded one or the candidate's if
-                                          that is more, and that nobody was given although there are clients for them
+missing_copies           copies           required by ``num.standby.replicas`` (the larger of the recorded and the
+                                          candidate's value) and not placed, although clients are available
 balance_cv               ratio            deviation of active tasks per thread over their mean (tasks of a client are
-                                          taken as dealt evenly to its threads)
+                                          assumed to be distributed evenly to its threads)
 max_over_mean            ratio            active tasks of the busiest thread over the mean
 sub_skew                 tasks            over sub-topologies, most minus least active tasks of a client; 0, 1 = perfect
-weighted_max_over_mean   ratio            by measured work of a client; null when it was not measured
+weighted_max_over_mean   ratio            measured work of the busiest client over the mean; null if not measured
 moved_active             tasks            that another client of the group ran before
 moved_cold               tasks            of these, with state that is behind by more than ``acceptable.recovery.lag``
-                                          or is not there at all
+                                          or does not exist there
 moved_standby            copies           that their client did not have before, warm-ups included
-restore_records          records          to be restored in all; null when ends or lags are not known
-unavailable_records      records          to be restored for active tasks: what users wait for
+restore_records          records          to be restored in total; null when end offsets or lags are unknown
+unavailable_records      records          to be restored for active tasks: users wait for them
 spread_violations        tasks x tags     whose copies share a tag value (or rack) although they need not
 cross_rack_partitions    partitions       read by a client in a rack without a replica: inputs of active tasks and
-                                          changelogs of standbys; null when no racks are known
+                                          changelogs of standbys; null when racks are unknown
 ======================== ================ ==============================================================================
 """
 
@@ -48,7 +48,7 @@ _RACK: Final = "rack"
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One decision; see above."""
+    """The scores of one decision, see the table above."""
 
     unassigned: int
     missing_copies: int
@@ -66,7 +66,7 @@ class Scores:
 
 
 def owners_of(situation: Situation) -> dict[TaskId, str]:
-    """The client that ran each task before."""
+    """Return the client that ran each task before."""
     return {task: name for name, client in situation.clients.items() for task in client.prev_active}
 
 
@@ -77,8 +77,14 @@ def score(
     withheld: frozenset[TaskId] = frozenset(),
     owners: Mapping[TaskId, str] | None = None,
 ) -> Scores:
-    """All figures of a valid decision. Tasks in ``withheld`` have not moved yet. ``owners`` are who ran them before,
-    when that is longer ago than the situation tells."""
+    """Return all scores of a valid decision.
+
+    Args:
+        situation: the situation.
+        placed: the decision.
+        withheld: tasks that have not moved yet.
+        owners: previous owners of tasks, if they are older than the situation.
+    """
     balance_cv, max_over_mean = _balance(situation, placed)
     movement = _Movement(situation)
     movement.count(placed, withheld, owners_of(situation) if owners is None else owners)
@@ -100,11 +106,11 @@ def score(
 
 
 class _Movement:
-    """Who gets what they did not have, and how much there is to restore for it."""
+    """Counts the tasks that clients get and did not have, and the records to restore for them."""
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        # The recorded setting, whatever a candidate sets instead: one yardstick for all of them.
+        # The recorded setting, even if a candidate overrides it, so that all candidates are measured alike.
         self._acceptable = configs_of(situation.replay.configs, {}).acceptable_recovery_lag
         self.active = self.cold = self.standby = 0
         self.restored = self.unavailable = 0
@@ -147,7 +153,7 @@ class _Movement:
 
 
 def _missing(situation: Situation, placed: Mapping[str, Placed]) -> int:
-    # The recorded setting is what users were promised: a candidate that sets less does not get better by that.
+    # At least the recorded setting is required: a candidate must not improve its score with a smaller setting.
     promised = configs_of(situation.replay.configs, {}).num_standby_replicas
     hosts = sum(name != FUTURE_CLIENT for name in situation.clients)
     wanted = min(max(promised, situation.configs.num_standby_replicas), hosts - 1)
@@ -159,7 +165,7 @@ def _missing(situation: Situation, placed: Mapping[str, Placed]) -> int:
 
 
 def _balance(situation: Situation, placed: Mapping[str, Placed]) -> tuple[float | None, float | None]:
-    """(coefficient of variation, largest over mean) of active tasks per thread."""
+    """Return (coefficient of variation, largest over mean) of active tasks per thread."""
     threads: list[int] = []
     for name, of in placed.items():
         capacity = len(situation.clients[name].consumers)

@@ -1,7 +1,7 @@
-"""From a recorded situation to what an assignor is given: the leader's own values, in the leader's orders.
+"""Converts a recorded situation to the input of an assignor, with the leader's values in the leader's order.
 
-The sticky assignors depend on the order of clients and tasks, which in Kafka Streams is that of Java's hash maps; it
-follows from the ids, so it can be made again. Racks are those of the record: nothing is looked up.
+The sticky assignors depend on the order of clients and tasks. In Kafka Streams this is the order of Java's hash maps,
+which follows from the ids, so it can be reproduced. Racks come from the record and are not looked up.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["Plan", "Situation", "configs_of", "ends_of"]
 
 _SIZING: Final = HashSizing.JDK_19_AND_NEWER
 _FUTURE_PROCESS: Final = ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, FUTURE_CLIENT))
-_A_BROKER: Final = (0,)  # which brokers a partition is on is not recorded; to have one means that its racks are known
+_A_BROKER: Final = (0,)  # brokers of a partition are not recorded; one broker means that its racks are known
 
 
 def configs_of(recorded: Mapping[str, Any], overrides: Mapping[str, object]) -> AssignmentConfigs:
-    """Settings of a rebalance: the recorded ones, and what a candidate sets instead. ConfigError for a bad value."""
+    """Return the recorded settings, overridden by a candidate's. Raises ConfigError for a value that is not valid."""
     return AssignmentConfigs.of({**recorded, **overrides})
 
 
 class Plan:
-    """Tasks, topics and racks: what stays the same while clients come and go."""
+    """Tasks, topics and racks. They do not change when clients join or leave."""
 
     def __init__(self, subs: Sequence[SubtopologySlice]) -> None:
         self.topics = _topics(subs)
@@ -56,7 +56,7 @@ class Plan:
 
 
 def ends_of(subs: Sequence[SubtopologySlice]) -> dict[TaskId, int]:
-    """End-offset sum of each task with a changelog; -3 where it is not known."""
+    """Return the sum of end offsets of each task with a changelog; -3 if it is unknown."""
     return {
         TaskId(int(piece.sub), piece.first + n): piece.end[n] if piece.end is not None else UNKNOWN_OFFSET_SUM
         for piece in subs
@@ -66,9 +66,9 @@ def ends_of(subs: Sequence[SubtopologySlice]) -> dict[TaskId, int]:
 
 
 class Situation:
-    """A recorded situation under a candidate's settings, ready to be decided.
+    """A recorded situation with a candidate's settings, as the input of an assignor.
 
-    ``names`` maps process ids back to the recorded names of the clients.
+    ``names`` maps process ids to the recorded names of clients.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Situation:
         self.clients: dict[str, ReplayClient] = {client.client: client for client in replay.clients}
 
     def process_id(self, name: str) -> ProcessId:
-        """Id of a client."""
+        """Return the process id of a client."""
         return self._process_of[name]
 
     @cached_property
@@ -93,7 +93,7 @@ class Situation:
         return replace(self.fresh_problem(), racks=self._racks())
 
     def fresh_problem(self) -> AssignmentProblem:
-        """The same without racks, made anew: what somebody does to it leaves the situation alone."""
+        """Create the input without racks. The caller may change it without changing the situation."""
         return AssignmentProblem(
             clients=[self._client_input(self.clients[self.names[process]]) for process in self._in_java_order()],
             tasks=self.plan.table.tasks,
@@ -103,12 +103,12 @@ class Situation:
         )
 
     def application_state(self, problem: AssignmentProblem) -> ApplicationState:
-        """The problem as KIP-924 shows it, with the recorded racks."""
+        """Return the problem in the form of KIP-924, with the recorded racks."""
         return application_state(problem, self.plan.table, self.plan.topics)
 
     @cached_property
     def lags(self) -> dict[str, dict[TaskId, int]]:
-        """Lag of each stateful task that a client reported, by client."""
+        """Client -> lag of each stateful task that it reported."""
         ends = self.ends
         return {
             name: {
@@ -120,7 +120,10 @@ class Situation:
         }
 
     def lag(self, client: str, task: TaskId) -> int | None:
-        """Records that a client is behind in a task; -2 running there, None not known or nothing to be behind in."""
+        """Return the lag of a client in a task, in records.
+
+        -2 if the task runs on the client. None if the lag is unknown, or the task has no changelog.
+        """
         end = self.ends.get(task)
         if end is None:
             return None
@@ -129,8 +132,10 @@ class Situation:
 
     @staticmethod
     def reported_by(client: ReplayClient) -> dict[str, set[TaskId]]:
-        """Tasks that each of a client's consumers reported, by the rule in :mod:`streams_py.backtest.inputs`; the
-        consumers ascend as the leader's do."""
+        """Return the tasks that each consumer of a client reported, in the leader's order of consumers.
+
+        :mod:`streams_py.backtest.inputs` describes the rule.
+        """
         consumers = sorted((consumer.member for consumer in client.consumers), key=consumer_order)
         reported: dict[str, set[TaskId]] = {member: set() for member in consumers}
         owner = {task: consumer.member for consumer in client.consumers for task in consumer.owned}
@@ -139,7 +144,7 @@ class Situation:
         return reported
 
     def _in_java_order(self) -> list[ProcessId]:
-        """Order of the leader's hash map, which is filled in the order of the members' ids."""
+        """Return process ids in the order of the leader's hash map, which is filled in the order of member ids."""
         members = sorted(
             ((consumer.member, client.client) for client in self.replay.clients for consumer in client.consumers),
             key=lambda pair: consumer_order(pair[0]),
@@ -179,7 +184,7 @@ def _process_id(name: str) -> ProcessId:
     try:
         return ProcessId.parse(name)
     except ValueError:
-        return ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, name))  # a name given by hand, in a test or an experiment
+        return ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, name))  # a user-defined name, in a test or an experiment
 
 
 def _host(text: str | None) -> Any:
@@ -206,8 +211,10 @@ def _topology(subs: Sequence[SubtopologySlice]) -> TopologyMetadata:
 
 
 def _topics(subs: Sequence[SubtopologySlice]) -> dict[str, tuple[PartitionInfo, ...]]:
-    """Partitions of every topic with their racks. A topic with fewer partitions than its sub-topology has tasks shows
-    by partitions without racks at its end."""
+    """Return the partitions of every topic with their racks.
+
+    If a topic has fewer partitions than its sub-topology has tasks, its last recorded partitions have no racks.
+    """
     topics: dict[str, tuple[PartitionInfo, ...]] = {}
     for piece in subs:
         for name in (*piece.sources, *piece.changelogs):

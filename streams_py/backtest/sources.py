@@ -1,11 +1,11 @@
-"""Where recorded situations come from: the tables of a group, or a file with a JSON text on each line.
+"""Reads recorded situations from the tables of a group, or from a file with a JSON text on each line.
 
-They come in the order in which they were: it makes a history of them (:mod:`~streams_py.backtest.loop`). In tables the
-order is that of ``rebalance``, by epoch and generation; without that table, that of the rebalances' ids.
+Situations come in their recorded order, which makes them a history (:mod:`~streams_py.backtest.loop`). For tables, this
+is the order of epoch and generation in ``rebalance``; without that table, the order of the rebalances' ids.
 
-A line is a situation, or a record of an events topic (its value as it is, or ``{"value": "..."}`` as tools write it);
-kinds may be mixed. Records of a rebalance become a situation when they are complete. What cannot be read is passed over
-and counted.
+A line is a situation, or a record of an events topic: its value, or ``{"value": "..."}`` as tools write it. Both kinds
+may be mixed. The records of a rebalance become a situation when they are complete. Lines that cannot be read are
+skipped and counted.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
 INPUT_TABLE: Final = "rebalance_input"
 ORDER_TABLE: Final = "rebalance"
 ORDER_COLUMNS: Final = ("epoch", "generation", "rebalance_id")
-"""In this order, within a group and a day."""
+"""The columns that determine the order within a group and a day."""
 _WAITING_MAX: Final = 1_000
 _ROWS: Final = 64
 _Parts = dict[int, RebalanceHeader | TasksPart | ClientPart]
 
 
 class Recorded(str):
-    """The canonical text of a situation, and whose it is."""
+    """The canonical text of a situation, with its group."""
 
     __slots__ = ("group",)
 
@@ -61,19 +61,19 @@ class Recorded(str):
 
 @dataclass(slots=True)
 class Skipped:
-    """How many lines could not be read, and why the first of them."""
+    """The number of lines that cannot be read, and the reason for the first of them."""
 
     lines: int = 0
     reason: str = ""
 
     def note(self, where: str, why: str) -> None:
-        """Count a line that could not be read; the first one says why."""
+        """Count a line that cannot be read, and keep the reason for the first one."""
         self.lines += 1
         self.reason = self.reason or f"{where}: {why}"
 
 
 def situations_in(path: str | Path, skipped: Skipped) -> Iterator[Recorded]:
-    """Canonical texts in a file or a folder of tables. ConfigError when there is neither."""
+    """Yield canonical texts from a file or a folder of tables. Raises ConfigError when neither exists."""
     place = Path(path)
     if place.is_dir():
         return inputs_in_tables(place)
@@ -83,15 +83,14 @@ def situations_in(path: str | Path, skipped: Skipped) -> Iterator[Recorded]:
 
 
 def no_inputs(where: object) -> ConfigError:
-    """The error for a place without recorded inputs."""
+    """Return the error for a path without recorded situations."""
     return ConfigError(
-        f"there are no recorded inputs at {where}; give a folder that `telemetry run --tables` has filled, or a JSONL "
-        "file"
+        f"{where} has no recorded inputs; pass a folder that `telemetry run --tables` has filled, or a JSONL file"
     )
 
 
 def inputs_in_tables(folder: Path) -> Iterator[Recorded]:
-    """The rows of ``rebalance_input``, a few at a time, in order."""
+    """Yield the rows of ``rebalance_input`` in order. Reads a few at a time."""
     table = folder / INPUT_TABLE
     if not table.is_dir():
         raise no_inputs(folder)
@@ -105,7 +104,7 @@ def inputs_in_tables(folder: Path) -> Iterator[Recorded]:
 
 
 def _order(folder: Path) -> dict[str, tuple[int, int]]:
-    """Epoch and generation of each rebalance."""
+    """Return epoch and generation of each rebalance."""
     table = folder / ORDER_TABLE
     if not table.is_dir():
         return {}
@@ -119,7 +118,7 @@ def _order(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _in_order(dataset: Any, order: Mapping[str, tuple[int, int]]) -> Iterator[Recorded]:
-    """Group by group, day by day. Of the texts only a few are held in memory."""
+    """Yield situations group by group and day by day. Only a few texts are in memory at a time."""
     import pyarrow.dataset as ds
 
     folders = [name for name in ("group", "day") if name in dataset.schema.names]
@@ -143,7 +142,7 @@ def _in_order(dataset: Any, order: Mapping[str, tuple[int, int]]) -> Iterator[Re
 
 
 def _names(dataset: Any, of_day: Any) -> list[str]:
-    """Ids of the rebalances; where there are none, the order of the rows stands."""
+    """Return the ids of the rebalances. Without this column, the order of the rows counts."""
     if "rebalance_id" not in dataset.schema.names:
         return [f"{number:020d}" for number in range(dataset.count_rows(filter=of_day))]
     found: list[str] = dataset.to_table(columns=["rebalance_id"], filter=of_day).column(0).to_pylist()
@@ -151,7 +150,7 @@ def _names(dataset: Any, of_day: Any) -> list[str]:
 
 
 def inputs_in_file(path: Path, skipped: Skipped) -> Iterator[Recorded]:
-    """The situations of a JSONL file, in order."""
+    """Yield the situations of a JSONL file, in order."""
     waiting: dict[str, _Parts] = {}
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
@@ -189,7 +188,7 @@ _REMEDY: Final = "write one situation or one event on each line"
 def _part(body: RebalanceHeader | TasksPart | ClientPart, waiting: dict[str, _Parts]) -> str | None:
     parts = waiting.setdefault(body.rebalance_id, {})
     parts.setdefault(body.part, body)
-    if len(waiting) > _WAITING_MAX:  # the oldest is not going to be completed any more
+    if len(waiting) > _WAITING_MAX:  # the oldest rebalance is not expected to become complete
         del waiting[next(iter(waiting))]
     whole = join_rebalance(parts)
     if whole is None:

@@ -1,11 +1,11 @@
-"""From rows to what a person reads: distributions, comparisons, findings.
+"""Summarises score rows for readers: distributions, comparisons, findings.
 
-A candidate is compared with the base situation by situation: it wins where its figure is smaller. Whether that may be
-chance is answered by a sign test: with w wins and l losses, the probability that a fair coin thrown w + l times falls
-so unevenly. Ties count for nobody.
+A candidate is compared with the base in each situation. It wins where its score is smaller. A sign test shows whether
+the difference may be chance: with w wins and l losses, it gives the probability that w + l tosses of a fair coin are at
+least as uneven. Ties do not count.
 
-:class:`Summary` is the same whether it was made here, from rows in memory, or by Spark
-(:mod:`streams_py.spark.backtest`).
+:class:`Summary` is the same whether this module creates it from rows in memory, or Spark
+(:mod:`streams_py.spark.backtest_summary`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from streams_py.backtest.candidates import RECORDED
 from streams_py.backtest.deciding import OK
-from streams_py.backtest.kernel import EVENTS, METRICS, NOBODYS_FAULT, Row
+from streams_py.backtest.kernel import EVENTS, INPUT_FAILURES, METRICS, Row
 from streams_py.backtest.pairs import SAME, NoPairs, Pairs, RowPairs, p_value
 
 __all__ = [
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 CHANCE: Final = 0.01
-"""A difference less probable than this is taken to be one."""
+"""Significance level: a difference with a smaller probability is not chance."""
 OSCILLATING: Final = "oscillating"
 FLAPS: Final = "flaps"
 FREQUENT: Final = 0.1
-"""Who is oscillating in more than this share of situations cannot be used."""
+"""A candidate that oscillates in a larger share of situations is not usable."""
 NEVER_STABLE: Final = "never_stable"
 CONVERGING: Final = "converging"
 MISSING: Final = "missing_copies"
-_HARMLESS: Final = (*NOBODYS_FAULT, NEVER_STABLE, CONVERGING)
+_HARMLESS: Final = (*INPUT_FAILURES, NEVER_STABLE, CONVERGING)
 
 
 class Key(NamedTuple):
@@ -61,8 +61,10 @@ class Key(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Of the figures of one candidate. ``median`` and ``p90`` are figures that occurred: the smallest that at least so
-    large a share does not exceed."""
+    """The distribution of one candidate's values of a score.
+
+    ``median`` and ``p90`` are values that occurred: the smallest value that at least 50 % or 90 % do not exceed.
+    """
 
     number: int
     median: float
@@ -72,7 +74,7 @@ class Distribution(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Situations in which a candidate was better than, as good as, and worse than the base."""
+    """The number of situations in which a candidate was better than, equal to, and worse than the base."""
 
     wins: int
     ties: int
@@ -85,14 +87,16 @@ class Comparison(NamedTuple):
 
     @property
     def is_chance(self) -> bool:
-        """Whether the difference says nothing."""
+        """Whether the difference may be chance."""
         return self.p >= CHANCE
 
 
 class Finding(NamedTuple):
-    """Something is wrong with a candidate, or with what it was to decide. ``kind``: what a row's ``valid`` says, or
-    ``flaps``, ``oscillating``, ``never_stable``, ``converging``, ``missing_copies``. With an error a candidate cannot
-    be used."""
+    """A problem of a candidate, or of the situations that it had to decide.
+
+    ``kind`` is the value of ``valid`` in rows, or ``flaps``, ``oscillating``, ``never_stable``, ``converging`` or
+    ``missing_copies``. A candidate with an error is not usable.
+    """
 
     candidate: str
     scenario: str
@@ -105,9 +109,22 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All there is to say about a run. ``situations`` are different ones, ``seen`` counts repetitions, ``events`` the
-    outside events that were replayed. ``reproduced``: in how many of how many situations the recorded assignor, asked
-    again, gave the recorded decision; None when its code is not here."""
+    """The summary of a run.
+
+    Attributes:
+        candidates: names of the candidates.
+        scenarios: the scenarios.
+        base: the candidate with which the others are compared.
+        situations: number of different situations.
+        seen: number of situations including repetitions.
+        rows: number of rows.
+        figures: distributions of the scores.
+        against: comparisons with the base.
+        findings: problems.
+        reproduced: number of situations in which the recorded assignor gave the recorded decision again, and number of
+            situations that were tried. None if its code is not available.
+        pairs: comparisons of any two candidates.
+    """
 
     candidates: Sequence[str]
     scenarios: Sequence[str]
@@ -123,7 +140,7 @@ class Summary:
 
     @property
     def events(self) -> int:
-        """Outside events that were replayed."""
+        """Number of outside events that were replayed."""
         return max((self.rows.get(Key(EVENTS, name), 0) for name in self.candidates), default=0)
 
     @property
@@ -132,7 +149,7 @@ class Summary:
         return any(finding.is_error for finding in self.findings)
 
     def to_json(self) -> str:
-        """For programs: findings, and the figures of each candidate in each scenario."""
+        """Return JSON with the findings, and the scores of each candidate in each scenario."""
         value: dict[str, Any] = {
             "candidates": list(self.candidates),
             "scenarios": list(self.scenarios),
@@ -158,7 +175,7 @@ class Summary:
 
 
 def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | None = None) -> str:
-    """Whom the others are compared with: ``recorded``, unless nothing is recorded because of what-ifs."""
+    """Return the base: ``recorded``, unless there are what-ifs, which have no recorded decision."""
     if wanted is not None:
         return wanted
     return (
@@ -171,7 +188,7 @@ def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | N
 def summarise(
     rows: Iterable[Row], candidates: Sequence[str], scenarios: Sequence[str], *, base: str | None = None
 ) -> Summary:
-    """The summary of rows in memory."""
+    """Summarise rows in memory."""
     base = base_of(candidates, scenarios, base)
     by_key: dict[Key, dict[str, Row]] = defaultdict(dict)
     seen: dict[str, int] = {}
@@ -239,7 +256,7 @@ def _compared(mine: Mapping[str, Row], base: Mapping[str, Row]) -> dict[str, Com
 
 
 class Noted(NamedTuple):
-    """Rows of one candidate and scenario with one peculiarity: how many, and the one with the smallest hash."""
+    """Rows of one candidate and scenario with one kind of problem: their number, and the one with the smallest hash."""
 
     key: Key
     kind: str
@@ -282,20 +299,20 @@ def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
 def findings_of(
     noted: Iterable[Noted], rows: Mapping[Key, int], candidates: Sequence[str], scenarios: Sequence[str]
 ) -> list[Finding]:
-    """Sentences, errors first, then by candidate. What nobody is to blame for is said once, not for each candidate."""
+    """Return findings, errors first, then by candidate. Input failures are reported once, not for each candidate."""
     findings: list[Finding] = []
     listed: set[tuple[str, str]] = set()
     for of in noted:
-        if of.kind in NOBODYS_FAULT:
+        if of.kind in INPUT_FAILURES:
             if of.kind == "not_recorded" and of.key.scenario:
-                continue  # of course not: it is a what-if
+                continue  # what-ifs never have a recorded decision
             if (of.key.scenario, of.kind) in listed:
                 continue
             listed.add((of.key.scenario, of.kind))
         harmless = (
             of.kind in _HARMLESS
             or (of.kind == OSCILLATING and of.times <= FREQUENT * rows[of.key])
-            or (of.kind == MISSING and of.key.candidate == RECORDED)  # it was so, nobody can change it
+            or (of.kind == MISSING and of.key.candidate == RECORDED)  # the recorded decision cannot change
         )
         findings.append(
             Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)
@@ -309,17 +326,15 @@ def _sentence(of: Noted) -> str:
     match of.kind:
         case "flaps":
             return (
-                f"never comes to rest: it goes round in circles of {of.cycle} decisions, each rebalance causes the next"
+                f"never comes to rest: it repeats a circle of {of.cycle} decisions, and each rebalance causes the next"
             )
         case "oscillating":
-            return f"changes its mind at every rebalance, between {of.cycle} decisions: tasks move for nothing"
+            return f"alternates between {of.cycle} decisions at every rebalance: tasks move without a benefit"
         case "converging":
-            return "is still on its way after the last round: it needs many rebalances (see max.warmup.replicas)"
+            return "has not finished after the last round: it needs many rebalances (see max.warmup.replicas)"
         case "missing_copies":
-            return (
-                "places fewer copies of state than num.standby.replicas asks for, although there are clients for them"
-            )
+            return "places fewer copies of state than num.standby.replicas requires, although clients are available"
         case "never_stable":
-            return "has decided, but asks for another rebalance for ever"
+            return "repeats the same decision, but requests another rebalance forever"
         case _:
             return of.error or of.kind

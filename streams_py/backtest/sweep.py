@@ -1,4 +1,4 @@
-"""Every candidate with every combination of settings: ``max.warmup.replicas=1,2,4`` and so on."""
+"""Combines every candidate with every combination of settings, such as ``max.warmup.replicas=1,2,4``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ __all__ = ["CANDIDATES_MAX", "sweep"]
 
 CANDIDATES_MAX: Final = 10_000
 _LISTS: Final = "rack.aware.assignment.tags"
-"""Its values are lists themselves: here written with ``+``."""
+"""The values of this setting are lists, which are written with ``+`` here."""
 
 
 def sweep(candidates: Sequence[Candidate], settings: Sequence[str]) -> list[Candidate]:
-    """The product; names say which is which. ``recorded`` stays as it is. ConfigError beyond 10,000 candidates."""
+    """Return all combinations. Their names contain the settings. ``recorded`` stays unchanged.
+
+    Raises:
+        ConfigError: there are more than 10,000 candidates, or a setting is not valid.
+    """
     axes = [_axis(text) for text in settings]
     count = 1
     for _, values in axes:
         count *= len(values)
     if count * len(candidates) > CANDIDATES_MAX:
         raise ConfigError(
-            f"the sweep has {count * len(candidates):,} candidates; at most {CANDIDATES_MAX:,} are allowed, so leave "
-            "out some values"
+            f"the sweep has {count * len(candidates):,} candidates, but at most {CANDIDATES_MAX:,} are allowed; remove "
+            "some values"
         )
     made: list[Candidate] = []
     combinations = [list(values) for values in product(*(of for _, of in axes))]
@@ -44,14 +48,14 @@ def _axis(text: str) -> tuple[str, list[str]]:
     key, equals, values = (part.strip() for part in text.partition("="))
     found = [value.strip() for value in values.split(",")]
     if not equals or not key or "" in found:
-        raise ConfigError(f"--set {text!r} cannot be understood; write KEY=VALUE,VALUE, e.g. max.warmup.replicas=1,2,4")
+        raise ConfigError(f"--set {text!r} is not valid; write KEY=VALUE,VALUE, e.g. max.warmup.replicas=1,2,4")
     if key == _LISTS:
         return key, [value.replace("+", ",") for value in found]
     return key, [_whole(value) for value in found]
 
 
 def _whole(text: str) -> str:
-    """``1e4`` is 10000."""
+    """Return a whole number in plain digits: ``1e4`` becomes 10000."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The result on a terminal: findings, one table for each scenario, the verdict."""
+"""Prints the result on a terminal: findings, one table for each scenario, and the verdict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS: Final[dict[str, str]] = {
     "moved_standby": "standbys\nmoved",
     "ns_cpu": "CPU\ntime",
 }
-"""Those that are shown on a terminal, with their headings in two lines."""
+"""The scores on a terminal, with headings of two lines."""
 _NAME_WIDTH_MAX: Final = 24
 _GAP: Final = 2
 _CANDIDATES_MAX: Final = 12
@@ -56,7 +56,7 @@ _RATIOS: Final = ("max_over_mean", "balance_cv", "weighted_max_over_mean")
 
 
 def figure_text(metric: str, value: float) -> str:
-    """A figure with its unit, short enough for a column."""
+    """Return a score with its unit, short enough for a column."""
     if metric == "ns_cpu":
         return f"{value / 1e6:,.2f} ms"
     if metric in _RATIOS or (value != int(value) and value < _SMALL):
@@ -65,7 +65,7 @@ def figure_text(metric: str, value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """With three digits and a prefix: 12,345,678 is 12.3 M."""
+    """Return a number with three digits and a unit prefix: 12,345,678 is 12.3 M."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= 10 * size or (value >= size and size > 1e3):
             return f"{value / size:.3g} {unit}"
@@ -73,33 +73,31 @@ def _short(value: float) -> str:
 
 
 def reproduced_text(summary: Summary) -> str | None:
-    """Whether the recorded assignor can be trusted to stand for what the group has; None when nothing was recorded."""
+    """Return a sentence about whether the recorded assignor reproduces its decisions; None if that was not tried."""
     if summary.reproduced is None:
         return None
     did, asked = summary.reproduced
     text = f"the recorded assignor reproduced {did:,} of {asked:,}"
     if did == asked:
         return text
-    return (
-        f"{text}: what it does in the other situations here is not what it did there (other settings, another release)"
-    )
+    return f"{text}: in the other situations it decides differently here (other settings, or another release)"
 
 
 def scenario_title(scenario: str) -> str:
-    """As a heading."""
+    """Return the heading of a scenario."""
     if scenario == EVENTS:
         return "the recorded outside events, replayed in a closed loop"
     return f"what if {scenario}" if scenario else "the recorded situations"
 
 
 def shown_candidates(summary: Summary, verdict: Verdict, most: int) -> list[str]:
-    """The base, then the best, then those that are out; as many as there is room for."""
+    """Return at most ``most`` candidates: first the base, then the best, then the excluded ones."""
     order = [summary.base, *verdict.ranking, *(name for name, _ in verdict.out), *summary.candidates]
     return list(dict.fromkeys(order))[:most]
 
 
 def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
-    """Findings first: a candidate that fails is out, whatever its figures."""
+    """Print the result. Findings come first: a candidate that fails is excluded, whatever its scores."""
     repeated = f", recorded {summary.seen:,} times" if summary.seen > summary.situations else ""
     console.print(
         f"{summary.situations:,} situations{repeated}, {len(summary.candidates):,} candidates, "
@@ -137,8 +135,10 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -> Iterator[Table]:
-    """Means: a line for each candidate, a column for each score that decides and differs. On a narrow terminal the
-    columns go on in further tables, so that none is cut."""
+    """Yield tables of means: a line for each candidate, a column for each deciding score that differs.
+
+    On a narrow terminal, the columns are distributed over several tables, so that none is cut off.
+    """
     metrics = [metric for metric in COLUMNS if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
     room = width - min(_NAME_WIDTH_MAX, max(map(len, shown), default=0) + len(" (base)"))
     part: list[str] = []

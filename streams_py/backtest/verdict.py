@@ -1,24 +1,24 @@
-"""Which candidate to choose, and why, in a few sentences that can be checked against the table.
+"""The verdict: which candidate to choose, and why, in a few sentences that can be checked against the table.
 
-There is no overall score. Candidates that fail, flap, never stop asking, or place fewer copies than they were asked for
-are out. The others are compared on what they all have lived through: the recorded outside events, each with a group of
-its own; or the situations themselves when there are no events, or other questions were asked (what-ifs).
+Scores are not combined into one. Candidates are excluded if they fail, flap, request rebalances forever, or place fewer
+copies than configured. The others are compared in cases that all of them have: the recorded outside events, each with
+the candidate's own group. Without events, and for what-ifs, the cases are the situations.
 
-The scores come one after the other, in the order in which it hurts. A score divides candidates that are alike so far:
-the one with the smallest mean leads, and who is *clearly* worse than the leader goes behind; among those the next
-leader is found, and so on. Clearly worse means worse in more cases than chance explains (a sign test over the cases, at
-p < 0.01 for all comparisons together), on average too, and by more than 5 %. The result is one order, which does not
-depend on the order in which candidates are given.
+Scores are compared one after the other, the most important first. A score divides candidates that were equal so far.
+The one with the smallest mean leads, and candidates that are *clearly* worse go behind it. Among those, the next leader
+is found, and so on. Clearly worse means three things: worse in more cases than chance explains (a sign test over the
+cases, at p < 0.01 for all comparisons together), worse on average, and by more than 5 %. The result does not depend on
+the order in which candidates are given.
 
-``recorded``, who decided at the time, is one of them. Where it is among the first, or where there are too few cases to
-tell a difference from chance, the answer is to stay with it.
+``recorded``, the assignor that decided at the time, is one of the candidates. If it is among the first, or if there are
+too few cases to distinguish a difference from chance, the verdict is to stay with it.
 
-Two more things are part of the answer:
+The verdict also contains:
 
 * *Trade-offs.* An early score may hide a later one. The verdict names every score in which the chosen candidate is
-  worse by more than chance, however small the difference, than what the group has and than the runner-up.
-* *Stability.* The choice must survive another history of the same kind. If fewer than 80 % of histories resampled from
-  the recorded cases give the same choice, the answer is to stay.
+  worse by more than chance, however small the difference, than the recorded assignor or than the runner-up.
+* *Stability.* The choice must hold for another history of the same kind. If fewer than 80 % of histories resampled from
+  the recorded cases give the same choice, the verdict is to stay.
 """
 
 from __future__ import annotations
@@ -46,25 +46,35 @@ ORDER: Final = (
 )
 _BAD: Final = {
     FLAPS: "flaps",
-    OSCILLATING: "changes its mind at every rebalance",
-    MISSING: "places fewer copies than num.standby.replicas asks for",
+    OSCILLATING: "changes its decision at every rebalance",
+    MISSING: "places fewer copies than num.standby.replicas requires",
 }
 _RELEVANT: Final = 0.05
-_FOR_EVER_SHARE: Final = 0.5
+_ASKING_SHARE_MAX: Final = 0.5
+"""Largest share of cases in which a candidate may request rebalances forever."""
 _REASONS_MAX: Final = 3
 _STABLE: Final = 0.8
-"""Share of resampled histories in which a choice must be the same."""
+"""Smallest share of resampled histories that must give the same choice."""
 _LEADERS_MAX: Final = 64
-"""So many leaders are looked for at one score; who is behind all of them is in the order of the means."""
+"""Number of leaders that are determined for one score. Candidates behind all of them are ordered by their means."""
 _DIGITS: Final = ".9g"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ranking`` are the usable candidates, best first; ``alike`` the same in groups that nothing tells apart. ``out``
-    are the others with the reason. ``stay``: whether the answer is what the group has. ``trade_offs``: in what the
-    first of the ranking is worse. ``stability``: share of resampled histories in which it would be chosen again; None
-    when nothing is chosen."""
+    """The verdict.
+
+    Attributes:
+        ranking: the usable candidates, best first.
+        out: the excluded candidates, each with the reason.
+        sentence: the verdict in one sentence.
+        reasons: more sentences.
+        alike: the ranking in groups of candidates without a clear difference.
+        stay: whether the verdict is to stay with the recorded assignor.
+        scenarios: the scenarios that are compared.
+        trade_offs: the scores in which the first of the ranking is worse.
+        stability: share of resampled histories that give the same choice; None without a choice.
+    """
 
     ranking: Sequence[str]
     out: Sequence[tuple[str, str]]
@@ -78,16 +88,16 @@ class Verdict:
 
 
 class _Class(NamedTuple):
-    """Candidates that are alike; ``metric`` is what puts them behind the class before."""
+    """Candidates without a clear difference. ``metric`` is the score in which they are behind the previous class."""
 
     names: Sequence[str]
     metric: str | None
 
 
 def scenarios_of(summary: Summary) -> list[str]:
-    """What candidates are judged by."""
+    """Return the scenarios in which candidates are compared."""
     has_events = any(summary.rows.get(Key(EVENTS, name)) for name in summary.candidates)
-    left_out = "" if has_events else EVENTS  # what-ifs stay: they were asked for
+    left_out = "" if has_events else EVENTS  # what-ifs are always compared
     return [scenario for scenario in summary.scenarios if scenario != left_out]
 
 
@@ -110,9 +120,9 @@ def verdict_of(summary: Summary) -> Verdict:
     so_far = _Judge(summary, scenarios, None).classes(left)
     if cases < judge.needed and len(so_far) > 1:
         stay = RECORDED in left
-        lead = "Stay with what you have" if stay else "There is no choice yet"
-        few = f"{cases:,} {kind} are too few to tell a difference from chance"
-        sentence = f"{lead}: {few}, it takes {judge.needed:,} at least."
+        lead = "Stay with what you have" if stay else "No candidate can be chosen yet"
+        few = f"{cases:,} {kind} are too few to distinguish a difference from chance"
+        sentence = f"{lead}: {few}; at least {judge.needed:,} are necessary."
         leader = so_far[0].names[0]
         leads = f"so far {leader} leads in {_split(_Judge(summary, scenarios, None), leader, so_far[1])}"
         ranking = [name for of in so_far for name in of.names]
@@ -121,10 +131,10 @@ def verdict_of(summary: Summary) -> Verdict:
     reasons_given = _reasons(judge, classes)
     if stability is not None and stability < _STABLE:
         stay = RECORDED in left
-        lead = "Stay with what you have" if stay else "There is no choice yet"
+        lead = "Stay with what you have" if stay else "No candidate can be chosen yet"
         sentence = (
             f"{lead}: {ranking[0]} leads, but only {stability:.0%} of histories resampled from these {cases:,} {kind} "
-            f"would choose it, and it takes {_STABLE:.0%}."
+            f"would choose it; {_STABLE:.0%} are necessary."
         )
         return Verdict(ranking, out, sentence, reasons_given, [ranking], stay, scenarios, (), stability)
     trade_offs = _trade_offs(judge, classes)
@@ -139,7 +149,10 @@ def verdict_of(summary: Summary) -> Verdict:
 
 
 def _decided(summary: Summary, name: str, scenarios: Sequence[str]) -> bool:
-    """Whether it has figures in all of them; nobody ever decided a what-if, or replayed an unknown assignor."""
+    """Whether the candidate has scores in all scenarios.
+
+    ``recorded`` has none for what-ifs, and none for events if its code is not available.
+    """
     return all(summary.figures.get(Key(scenario, name)) for scenario in scenarios)
 
 
@@ -154,15 +167,15 @@ def _why_out(summary: Summary, name: str) -> str | None:
         return None
     rows = sum(summary.rows.get(Key(scenario, name), 0) for scenario in summary.scenarios)
     asking = sum(finding.times for finding in mine if finding.kind == NEVER_STABLE)
-    if rows and asking > rows * _FOR_EVER_SHARE:
-        return f"asks for another rebalance for ever in {asking:,} of {rows:,} cases"
+    if rows and asking > rows * _ASKING_SHARE_MAX:
+        return f"requests another rebalance forever in {asking:,} of {rows:,} cases"
     if not any(summary.figures.get(Key(scenario, name)) for scenario in summary.scenarios):
         return "decided nothing"
     return None
 
 
 class _Judge:
-    """Compares. ``chance`` None: no test, the means alone."""
+    """Compares candidates. ``chance`` is the significance level; None: compare only means, without a test."""
 
     def __init__(self, summary: Summary, scenarios: Sequence[str], chance: float | None) -> None:
         self._summary = summary
@@ -171,14 +184,14 @@ class _Judge:
 
     @property
     def needed(self) -> int:
-        """In so many cases a candidate has to be worse, and in none better, to be clearly worse."""
+        """The number of cases in which a candidate must be worse, and never better, to be clearly worse."""
         number = 1
         while self._chance is not None and p_value(number, 0) >= self._chance:
             number += 1
         return number
 
     def classes(self, names: Sequence[str]) -> list[_Class]:
-        """The order."""
+        """Return the order of candidates."""
         return self._divided(sorted(names), 0, None)
 
     def _divided(self, names: Sequence[str], at: int, metric: str | None) -> list[_Class]:
@@ -186,7 +199,7 @@ class _Judge:
             return [_Class(sorted(names, key=lambda name: (name != RECORDED, name)), metric)]
         score = ORDER[at][0]
         means = {name: mean for name in names if (mean := self.mean(name, score)) is not None}
-        if len(means) < len(names):  # not known for everybody
+        if len(means) < len(names):  # the score is not known for all candidates
             return self._divided(names, at + 1, metric)
         found: list[_Class] = []
         rest = sorted(names, key=lambda name: (float(f"{means[name]:{_DIGITS}}"), name))
@@ -202,7 +215,7 @@ class _Judge:
         return found
 
     def is_worse(self, name: str, leader: str, score: str) -> bool:
-        """Clearly."""
+        """Whether a candidate is clearly worse than the leader."""
         paired = self.paired(name, leader, score)
         if name == leader or paired is None or paired.losses <= paired.wins:
             return False
@@ -211,39 +224,39 @@ class _Judge:
         return paired.mean - paired.leaders_mean > _RELEVANT * abs(paired.mean)
 
     def is_surely_worse(self, name: str, leader: str, score: str) -> bool:
-        """By more than chance, however little."""
+        """Whether a candidate is worse by more than chance, however small the difference."""
         paired = self.paired(name, leader, score)
         if paired is None or self._chance is None:
             return False
         return paired.losses > paired.wins and paired.p < self._chance and paired.mean > paired.leaders_mean
 
     def repeated(self, name: str, leader: str, score: str) -> float:
-        """Probability that the candidate is clearly worse in a resampled history, too."""
+        """Return the probability that the candidate is also clearly worse in a resampled history."""
         paired = self.paired(name, leader, score)
         assert paired is not None
         assert self._chance is not None
         return repeats(paired, self._chance)
 
     def paired(self, name: str, leader: str, score: str) -> Paired | None:
-        """The candidate beside the leader."""
+        """Return the comparison of the candidate with the leader."""
         return self._summary.pairs.against(leader, self._scenarios, score).get(name)
 
     def mean(self, name: str, score: str) -> float | None:
-        """Over all cases."""
+        """Return the mean over all cases."""
         found = [of[score] for key in self._keys(name) if score in (of := self._summary.figures.get(key, {}))]
         count = sum(of.number for of in found)
         return sum(of.mean * of.number for of in found) / count if count else None
 
     def _median(self, name: str, score: str) -> str:
-        """Only where there is one scenario: medians cannot be put together."""
+        """Return the median as text, if there is one scenario. Medians of several scenarios cannot be combined."""
         found = [of[score] for key in self._keys(name) if score in (of := self._summary.figures.get(key, {}))]
         return f" (median {_figure(found[0].median)})" if len(found) == 1 else ""
 
     def _keys(self, name: str) -> list[Key]:
         return [Key(scenario, name) for scenario in self._scenarios]
 
-    def told(self, best: str, other: str, score: str) -> str:
-        """Both figures, and in how many cases."""
+    def described(self, best: str, other: str, score: str) -> str:
+        """Return a text with both means and the number of cases."""
         paired = self.paired(other, best, score)
         assert paired is not None
         cases = paired.wins + paired.ties + paired.losses
@@ -264,7 +277,7 @@ def _sentence(judge: _Judge, classes: Sequence[_Class], out: Sequence[tuple[str,
         if len(first) > 1:
             return "Stay with what you have: no candidate is better by more than chance."
         if len(classes) == 1:
-            return "What you have is all that can be used." if out else "What you have can be used."
+            return "What you have is the only usable candidate." if out else "What you have can be used."
         return f"Stay with what you have: {_split(judge, best, classes[1])}."
     if len(first) > 1:
         listed = ", ".join(first[:_REASONS_MAX]) + (", ..." if len(first) > _REASONS_MAX else "")
@@ -273,7 +286,7 @@ def _sentence(judge: _Judge, classes: Sequence[_Class], out: Sequence[tuple[str,
             better = f"; each is better than what you have, e.g. {best}"
         return f"It makes no difference between {listed}{better}."
     if len(classes) == 1:
-        return f"Choose {best}: it is the only candidate that can be used." if out else f"{best} can be used."
+        return f"Choose {best}: it is the only usable candidate." if out else f"{best} can be used."
     return f"Choose {best}: {_split(judge, best, classes[1])}."
 
 
@@ -282,18 +295,18 @@ def _split(judge: _Judge, best: str, behind: _Class) -> str:
     assert metric is not None
     if judge.paired(other, best, metric) is None:
         return _MEANINGS[metric]
-    return f"{_MEANINGS[metric]}: {judge.told(best, other, metric)}"
+    return f"{_MEANINGS[metric]}: {judge.described(best, other, metric)}"
 
 
 def _reasons(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
-    """Where the best differs clearly from what there is now, else from the last one, for better or worse."""
+    """Return the scores in which the best candidate is clearly better than ``recorded``, or than the last candidate."""
     best = classes[0].names[0]
     behind = [name for of in classes[1:] for name in of.names]
     if not behind:
         return []
     other = RECORDED if RECORDED in behind else behind[-1]
     better = [
-        f"better than {other} in {meaning}: {judge.told(best, other, metric)}"
+        f"better than {other} in {meaning}: {judge.described(best, other, metric)}"
         for metric, meaning in ORDER
         if judge.is_worse(other, best, metric)
     ]
@@ -301,7 +314,7 @@ def _reasons(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
 
 
 def _rivals(classes: Sequence[_Class]) -> list[str]:
-    """Whom the best is compared with: what there is, and the runner-up."""
+    """Return the candidates with which the best is compared: ``recorded`` and the runner-up."""
     best = classes[0].names[0]
     behind = [name for of in classes[1:] for name in of.names]
     everybody = [*classes[0].names, *behind]
@@ -309,10 +322,10 @@ def _rivals(classes: Sequence[_Class]) -> list[str]:
 
 
 def _trade_offs(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
-    """All scores in which the best is worse by more than chance."""
+    """Return all scores in which the best candidate is worse by more than chance."""
     best = classes[0].names[0]
     return [
-        f"worse than {other} in {meaning}: {judge.told(best, other, metric)}"
+        f"worse than {other} in {meaning}: {judge.described(best, other, metric)}"
         for other in _rivals(classes)
         for metric, meaning in ORDER
         if judge.is_surely_worse(best, other, metric)
@@ -320,8 +333,10 @@ def _trade_offs(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
 
 
 def _stability(judge: _Judge, classes: Sequence[_Class]) -> float | None:
-    """Of a change: the probability that a resampled history divides the best from what there is, or from the runner-up,
-    by the same score."""
+    """Return the probability that a resampled history gives the same choice; None if the choice is to change nothing.
+
+    The same score must again separate the best candidate from ``recorded``, or from the runner-up.
+    """
     best = classes[0].names[0]
     if best == RECORDED or len(classes) == 1:
         return None

@@ -1,20 +1,20 @@
-"""Situations that never were: what if a zone had been lost, the topic had had twice the partitions, ...?
+"""What-ifs change a situation: what if a zone had been lost, or the topic had twice the partitions?
 
-A what-if is text, a chain of operators applied from left to right: ``lose_zone(zone=b) add_standby(1)``. Each one is a
-pure function from a situation to another; what it chooses, it chooses by a seed. The recorded decision goes: nobody
-ever decided the new situation.
+A what-if is a text: a chain of operators that are applied from left to right, such as
+``lose_zone(zone=b) add_standby(1)``. Each operator is a pure function from one situation to another. Random choices
+depend on a seed. The new situation does not have a recorded decision.
 
 ==============================  ========================================================================================
 ``add_clients(n,like=NAME)``    n new instances without state, with the tags, rack and threads of NAME (the beginning of
                                 a client's name; without it, of each client in turn)
-``remove_clients(n)``           n instances are gone, chosen by chance
-``lose_zone(TAG=VALUE)``        every instance with that tag (or ``rack=VALUE``) is gone
-``restart_all(keep_state=B)``   all instances come back at once, with their state directories (true) or without
-``rolling(n)``                  the first n instances by name come back, with their state, while the others run on
+``remove_clients(n)``           n random instances leave
+``lose_zone(TAG=VALUE)``        every instance with that tag (or ``rack=VALUE``) leaves
+``restart_all(keep_state=B)``   all instances restart together, with their state directories (true) or without
+``rolling(n)``                  the first n instances by name restart, with their state, while the others run
 ``scale_partitions(SUB,xF)``    a sub-topology has F times as many partitions, the new ones empty
 ``add_standby(n)``              ``num.standby.replicas`` is n more
 ``drop_state(share=S)``         each copy that is not running is lost with probability S
-``lag_storm(p99=N)``            copies fall behind: by chance, exponentially, 99 % of them by less than N records
+``lag_storm(p99=N)``            copies fall behind by random, exponential lags; 99 % of them by less than N records
 ``tags(KEY=a,b,c)``             instances are tagged KEY=a, b, c, a, ... by name (``rack=`` sets the rack)
 ==============================  ========================================================================================
 """
@@ -46,7 +46,7 @@ _FACTOR_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One operator with its arguments: positional ones under ``""``, in order."""
+    """One operator with its arguments: positional arguments in ``plain``, in order."""
 
     name: str
     plain: tuple[str, ...]
@@ -59,23 +59,26 @@ class _Call:
         try:
             value = float(text)
         except ValueError:
-            raise self.refused(f"{what} is {text!r}, not a number") from None
+            raise self.refused(f"{what} must be a number, got {text!r}") from None
         if value != int(value) or value < least:
-            raise self.refused(f"{what} is {text}; it must be a whole number of at least {least}")
+            raise self.refused(f"{what} must be a whole number of at least {least}, got {text}")
         return int(value)
 
     def only(self, *names: str, plain: int = 0) -> None:
         unknown = next((name for name in self.named if name not in names), None)
         if unknown is not None:
-            raise self.refused(f"it has no argument {unknown!r}; {_usage(self.name)}")
+            raise self.refused(f"unknown argument {unknown!r}; {_usage(self.name)}")
         if len(self.plain) != plain:
-            raise self.refused(f"it takes {plain} plain argument{'s' * (plain != 1)}; {_usage(self.name)}")
+            raise self.refused(
+                f"expected {plain} positional argument{'s' * (plain != 1)}, got {len(self.plain)}; {_usage(self.name)}"
+            )
 
 
 def apply_what_if(replay: ReplayInput, text: str, *, seed: int) -> ReplayInput:
-    """The situation after all operators in ``text``; the situation itself for an empty text.
+    """Apply all operators in ``text`` to a situation. An empty text returns it unchanged.
 
-    ConfigError for what is no what-if, or does not fit the situation (no client left, an unknown name).
+    Raises:
+        ConfigError: the text is not a what-if, or does not fit the situation (no client left, an unknown name).
     """
     source = random.Random(seed)
     for call in _calls(text):
@@ -84,7 +87,7 @@ def apply_what_if(replay: ReplayInput, text: str, *, seed: int) -> ReplayInput:
 
 
 def check_what_if(text: str) -> None:
-    """ConfigError when ``text`` cannot be understood. Whether it fits is seen only with a situation."""
+    """Raise ConfigError when ``text`` is not a what-if. Whether it fits a situation is checked when it is applied."""
     _calls(text)
 
 
@@ -94,10 +97,10 @@ def _calls(text: str) -> list[_Call]:
     while text[at:].strip():
         match = _CALL.match(text, at)
         if match is None:
-            raise ConfigError(f"what-if {text!r} cannot be understood at {text[at:].strip()[:40]!r}; {_usage()}")
+            raise ConfigError(f"what-if {text!r} is not valid at {text[at:].strip()[:40]!r}; {_usage()}")
         name, at = match[1], match.end()
         if name not in OPERATORS:
-            raise ConfigError(f"what-if {name!r} is not known; {_usage()}")
+            raise ConfigError(f"unknown what-if {name!r}; {_usage()}")
         calls.append(_parsed(name, match[2]))
     return calls
 
@@ -145,7 +148,7 @@ def _add_clients(replay: ReplayInput, call: _Call, _source: random.Random) -> Re
     if like is not None:
         models = [client for client in models if client.client.startswith(like)][:1]
         if not models:
-            raise call.refused(f"there is no client {like!r}")
+            raise call.refused(f"no client has a name that begins with {like!r}")
     taken = {client.client for client in replay.clients}
     added: list[ReplayClient] = []
     number = 0
@@ -165,7 +168,7 @@ def _remove_clients(replay: ReplayInput, call: _Call, source: random.Random) -> 
     call.only(plain=1)
     count = call.whole(call.plain[0], "the number of clients")
     if count >= len(replay.clients):
-        raise call.refused(f"there are {len(replay.clients)} clients, and one has to stay")
+        raise call.refused(f"the group has {len(replay.clients)} clients, and one must stay")
     names = sorted(client.client for client in replay.clients)
     gone = set(source.sample(names, count))
     return _with_clients(replay, [client for client in replay.clients if client.client not in gone], call)
@@ -214,7 +217,7 @@ def _restart_all(replay: ReplayInput, call: _Call, _source: random.Random) -> Re
     call.only("keep_state")
     text = call.named.get("keep_state", "true").lower()
     if text not in ("true", "false"):
-        raise call.refused(f"keep_state is {text!r}; write true or false")
+        raise call.refused(f"keep_state must be true or false, got {text!r}")
     return _restarted(replay, {client.client for client in replay.clients}, keep_state=text == "true")
 
 
@@ -223,7 +226,7 @@ def _rolling(replay: ReplayInput, call: _Call, _source: random.Random) -> Replay
     count = call.whole(call.plain[0], "the number of clients")
     names = sorted(client.client for client in replay.clients)
     if count > len(names):
-        raise call.refused(f"there are {len(names)} clients")
+        raise call.refused(f"the group has only {len(names)} clients")
     return _restarted(replay, set(names[:count]), keep_state=True)
 
 
@@ -261,7 +264,7 @@ def _drop_state(replay: ReplayInput, call: _Call, source: random.Random) -> Repl
     call.only("share")
     share = _number(call, "share")
     if not 0 <= share <= 1:
-        raise call.refused(f"share is {share:g}; it must be between 0 and 1")
+        raise call.refused(f"share must be between 0 and 1, got {share:g}")
     return _each_copy(replay, lambda value, _end: None if source.random() < share else value)
 
 
@@ -281,7 +284,7 @@ def _lag_storm(replay: ReplayInput, call: _Call, source: random.Random) -> Repla
 
 
 def _each_copy(replay: ReplayInput, change: Callable[[int, int], int | None]) -> ReplayInput:
-    """Apply to every copy that is not running, clients and tasks ascending; None drops it."""
+    """Change every copy that is not running, in the order of clients and tasks. None removes the copy."""
     ends = ends_of(replay.subs)
     clients = []
     for client in sorted(replay.clients, key=lambda client: client.client):
@@ -301,7 +304,7 @@ def _number(call: _Call, name: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise call.refused(f"{name} is {text!r}, not a number") from None
+        raise call.refused(f"{name} must be a number, got {text!r}") from None
 
 
 # -- tasks and settings ------------------------------------------------------------------------------------------------
@@ -311,12 +314,12 @@ def _scale_partitions(replay: ReplayInput, call: _Call, _source: random.Random) 
     call.only(plain=2)
     sub, factor_text = call.plain
     if not any(piece.sub == sub for piece in replay.subs):
-        raise call.refused(f"there is no sub-topology {sub!r}")
+        raise call.refused(f"sub-topology {sub!r} does not exist")
     if not factor_text.startswith("x"):
-        raise call.refused(f"the factor is {factor_text!r}; write x2")
+        raise call.refused(f"the factor must look like x2, got {factor_text!r}")
     factor = call.whole(factor_text[1:], "the factor")
     if factor > _FACTOR_MAX:
-        raise call.refused(f"the factor is {factor}; at most {_FACTOR_MAX} is allowed")
+        raise call.refused(f"the factor must be at most {_FACTOR_MAX}, got {factor}")
     subs = [_scaled(piece, factor) if piece.sub == sub else piece for piece in replay.subs]
     return replace(replay, subs=subs)
 

@@ -1,4 +1,4 @@
-"""A running group, Java or Python: its present situation, decided by candidates. Read-only.
+"""Lets candidates decide the present situation of a running group, Java or Python. Read-only.
 
-:mod:`.reading` makes the situation of what can be seen from outside, :mod:`.deciding` asks candidates about it.
+:mod:`.reading` creates the situation from what is visible from outside. :mod:`.deciding` asks candidates about it.
 """

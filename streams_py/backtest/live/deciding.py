@@ -1,4 +1,4 @@
-"""What candidates would make of a present situation: a rebalance now, and all that follow until the group rests."""
+"""The decisions of candidates in a present situation: a rebalance now, and all further ones until rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams_py.backtest.candidates import RECORDED, choose, seed_of
 from streams_py.backtest.deciding import OK, Answer, Placed, ask, recorded_answer
 from streams_py.backtest.inputs import ReplayInput
 from streams_py.backtest.kernel import UNASSIGNED, Orders
-from streams_py.backtest.loop.way import Way
+from streams_py.backtest.loop.way import EventCosts
 from streams_py.backtest.rounds import settle
 from streams_py.backtest.scores import owners_of, score
 from streams_py.backtest.situation import Situation
@@ -23,7 +23,7 @@ __all__ = ["Move", "Outcome", "outcomes"]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A task that ends elsewhere than it is now. ``before`` None: nobody runs it now, or who did is gone."""
+    """A task that moves to another client. ``before``: its present client; None without one, or if it is gone."""
 
     task: TaskId
     before: str | None
@@ -32,8 +32,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``valid`` and ``error`` as in a score row. ``figures`` are of the whole way to rest; ``moves`` of where tasks are
-    then, beside now."""
+    """The result of one candidate in one scenario.
+
+    Attributes:
+        candidate: name of the candidate.
+        scenario: the what-if, or ``""``.
+        valid: see the score table.
+        error: see the score table.
+        figures: scores of all rebalances until rest.
+        moves: tasks whose owner at rest differs from the present one.
+    """
 
     candidate: str
     scenario: str
@@ -44,14 +52,16 @@ class Outcome:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has decided, and forgotten no task."""
+        """Whether the candidate has decided and has assigned all tasks."""
         return self.valid == OK
 
 
 def outcomes(present: ReplayInput, orders: Orders) -> Iterator[Outcome]:
-    """Every candidate under every what-if. ``recorded``, where it is asked for, is what the group has now.
+    """Yield the outcome of every candidate under every what-if. ``recorded`` is the present assignment of the group.
 
-    ConfigError for a candidate whose code cannot be found, or a what-if that does not fit."""
+    Raises:
+        ConfigError: the code of a candidate is not found, or a what-if does not fit the situation.
+    """
     chosen = [choose(candidate) for candidate in orders.candidates]
     text_hash = present.hash()
     for scenario in orders.scenarios:
@@ -68,24 +78,24 @@ def outcomes(present: ReplayInput, orders: Orders) -> Iterator[Outcome]:
             if first.failure is not None:
                 yield Outcome(name, scenario, first.failure.kind, first.failure.text)
                 continue
-            way = Way()
+            costs = EventCosts()
             try:
                 settled = settle(
                     one, situation, first,
-                    seed=seed, limit_s=orders.limit_s, settings=orders.round_settings, watch=way,
+                    seed=seed, limit_s=orders.limit_s, settings=orders.round_settings, watch=costs,
                 )  # fmt: skip
             except StreamsError as error:
-                yield Outcome(name, scenario, "raised", f"when it was carried out: {error}")
+                yield Outcome(name, scenario, "raised", f"carrying out the decision failed: {error}")
                 continue
             if settled.problem is not None and settled.problem.failure is not None:
                 kind, text = settled.problem.failure
                 yield Outcome(name, scenario, kind, f"in round {settled.rest.rounds}: {text}")
                 continue
-            assert way.last is not None
-            figures = way.row(stable=settled.rest.stable) | settled.rest._asdict()
-            lost = way.unassigned
-            valid, why = (UNASSIGNED, f"{lost} tasks are given to nobody") if lost else (OK, None)
-            yield Outcome(name, scenario, valid, why, figures, _moves(situation, way.last[1].placed))
+            assert costs.last is not None
+            figures = costs.row(stable=settled.rest.stable) | settled.rest._asdict()
+            lost = costs.unassigned
+            valid, why = (UNASSIGNED, f"{lost} tasks are not assigned") if lost else (OK, None)
+            yield Outcome(name, scenario, valid, why, figures, _moves(situation, costs.last[1].placed))
 
 
 def _now(name: str, situation: Situation, answer: Answer) -> Outcome:

@@ -1,8 +1,9 @@
-"""The present situation of a running group, as if it were about to rebalance.
+"""Reads the present situation of a running group, as if it rebalanced now.
 
-What the members would say if they joined again now, and the offsets and topics of the cluster, make the same situation
-that a leader records (:mod:`~streams_py.inspection.question`). Nobody joins the group, and nothing is changed. What the
-group has now stands as its recorded decision; who waits for a task that another member had to give up does not have it.
+The situation is the same that a leader would record (:mod:`~streams_py.inspection.question`). It consists of the
+subscriptions that members would send if they joined again now, and of the offsets and topics of the cluster. Reading it
+does not join the group and changes nothing. The present assignment counts as the recorded decision. A member that waits
+for another one to revoke a task does not have this task.
 """
 
 from __future__ import annotations
@@ -27,13 +28,20 @@ from streams_py.inspection.view import CopyKind, GroupView
 
 __all__ = ["Present", "present_situation"]
 
-_NOBODY: Final = Assignor("the running group", None, custom=True)
+_RUNNING_GROUP: Final = Assignor("the running group", None, custom=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """``labels``: a letter for each client of the situation, ``members`` who that is. ``assumed``: sentence by
-    sentence, what nothing tells from outside."""
+    """The present situation of a group.
+
+    Attributes:
+        group: the group.
+        situation: the situation.
+        labels: client -> a letter.
+        members: client -> its client id and host.
+        assumed: sentences about facts that are not visible from outside and are assumed.
+    """
 
     group: str
     situation: ReplayInput
@@ -43,10 +51,17 @@ class Present:
 
 
 def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, object]) -> Present:
-    """Read it, within a few seconds. ``configs``: settings of the group, as far as they are known (Kafka's keys); what
-    is not given is taken from what shows, else it is Kafka's default.
+    """Read the present situation of a group, within a few seconds.
 
-    StreamsError when there is no such group, when it has no members, or does not come to rest."""
+    Args:
+        cluster: the cluster.
+        group: the group.
+        configs: known settings of the group, by Kafka's keys. Other settings are derived from the group if possible.
+            Otherwise they have Kafka's defaults.
+
+    Raises:
+        StreamsError: the group does not exist, has no members, or does not come to rest.
+    """
     reading = read_group_at_rest(cluster, group)
     view = reading.view
     observed = observed_configs(view)
@@ -64,13 +79,13 @@ def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, obj
         facts.ends.failed is None,
         slices_of(facts, {}),
         [_client(part) for part in parts],
-        RecordedDecision(_NOBODY, _held(view)),
+        RecordedDecision(_RUNNING_GROUP, _held(view)),
     )
     check_input(situation)
     letters = process_labels(view)
     known = [member for member in view.members if member.subscription is not None]
     shown = ", ".join(f"{key}={_text(value)}" for key, value in observed.items() if key not in configs)
-    told = (f"taken from what the members have: {shown}",) if shown else ()
+    told = (f"derived from the tasks of the members: {shown}",) if shown else ()
     return Present(
         group,
         situation,
@@ -83,7 +98,7 @@ def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, obj
 def _about_copies(view: GroupView, now_ms: int) -> tuple[str, ...]:
     if not any(task.copies for task in view.tasks):
         return ()
-    return (f"copies count as far as they had come at {last_rebalance(view, now_ms)}: they may need less time now",)
+    return (f"copies have the lags of {last_rebalance(view, now_ms)}; they may need less time now",)
 
 
 def _client(part: ClientPart) -> ReplayClient:
@@ -93,7 +108,7 @@ def _client(part: ClientPart) -> ReplayClient:
 
 
 def _held(view: GroupView) -> dict[str, ClientDecision]:
-    """What each client runs and keeps copies of now."""
+    """Return the tasks that each client runs, and its copies."""
     process = {member.member_id: member.process for member in view.members if member.subscription is not None}
     held: dict[str, tuple[list[TaskId], list[TaskId], list[TaskId]]] = {name: ([], [], []) for name in process.values()}
     for task in sorted(view.tasks, key=lambda task: task.id):

@@ -1,5 +1,6 @@
-"""A recorded history lived through once more, by each candidate with a group of its own.
+"""Replays a recorded history in a closed loop: each candidate has its own simulated group.
 
-:mod:`.outside` says what happened to a group from outside, :mod:`.segments` cuts a history, :mod:`.world` lets the same
-happen to a candidate's group, :mod:`.way` adds up what the way to rest costs, :mod:`.replaying` makes rows of it.
+:mod:`.outside` finds the outside events in a history, :mod:`.segments` divides a history, :mod:`.world` applies events
+to a candidate's group, :mod:`.way` adds up the costs until the group is at rest, and :mod:`.replaying` creates score
+rows.
 """

@@ -1,18 +1,18 @@
-"""What happened to a group from outside, between two of its recorded rebalances.
+"""Finds outside events: the changes of a group between two recorded rebalances that the assignor has not caused.
 
-An assignor has made the state in which it is asked again: who runs what, which copies are warm, how many rebalances
-follow. What it has *not* made is an outside event: instances or threads that came, left or started anew, state that
-got lost, copies that fell behind, settings or topics that changed. The difference of two situations tells them apart:
+The assignor's own decisions cause most of the next situation: which client runs a task, which copies are warm, how many
+rebalances follow. Outside events are instances or threads that joined, left or restarted, state that was lost, copies
+that fell behind, and settings or topics that changed. The difference of two situations shows them:
 
-* a client that is there in one of the two only has joined or left; other members under one client are a restart, or
-  threads that died or were added;
-* a copy that was reported, was to be kept, and is not reported any more is lost;
-* a copy that was reported and was to be kept, and is further behind than before by more than
-  ``acceptable.recovery.lag``, has fallen behind: copies left to themselves catch up;
-* everything else (ends of changelogs, sizes, racks) is carried along, and is no event.
+* A client that is only in one of the two situations has joined or left. If a client has other members, it has
+  restarted, or threads have died or were added.
+* A copy that was reported and was to be kept, and is no longer reported, is lost.
+* A copy that was reported and was to be kept, and whose lag has grown by more than ``acceptable.recovery.lag``, has
+  fallen behind. Without an outside event, copies catch up.
+* Everything else (end offsets of changelogs, sizes, racks) is updated, but is not an event.
 
-A rebalance without an outside event is a consequence of the one before it. It is not replayed: each candidate has
-consequences of its own.
+A rebalance without an outside event is a consequence of the previous one. It is not replayed, because each candidate
+has its own consequences.
 """
 
 # ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
@@ -34,19 +34,27 @@ from streams_py.system.foreign_json import loads as loads_foreign
 __all__ = ["LOST", "SEGMENT_HEAD", "OutsideEvent", "Segment", "is_segment", "outside_event", "read_segment"]
 
 LOST: Final = -1
-"""Instead of the records that a copy fell behind by: it is gone."""
+"""In place of the number of records by which a copy fell behind: the copy is lost."""
 
 _ACCEPTABLE: Final = "acceptable.recovery.lag"
 _ACCEPTABLE_DEFAULT: Final = 10_000
-_REMEDY: Final = "start the run anew: it makes segments itself"
+_REMEDY: Final = "start the run again: it creates the segments itself"
 SEGMENT_HEAD: Final = '{"history":1,'
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideEvent:
-    """``gone`` are clients that left. ``came`` are those that joined, or have other members, tags or racks than before,
-    as they reported themselves; what they still own is not among it. ``copies`` is empty unless state was lost or fell
-    behind; then it has, for each copy that was to be kept, by how many records it fell behind, or ``LOST``."""
+    """An outside event.
+
+    Attributes:
+        gone: clients that left.
+        came: clients that joined, or that have other members, tags or racks than before, as they reported themselves
+            (without owned tasks).
+        copies: empty unless state was lost or fell behind. Then it has, for each copy that was to be kept, the number
+            of records by which it fell behind, or ``LOST``.
+        configs: settings after the event.
+        subs: sub-topologies after the event.
+    """
 
     gone: Sequence[str] = form(list_of(TEXT))
     came: Sequence[ReplayClient] = form(list_of(record(ReplayClient)))
@@ -57,24 +65,24 @@ class OutsideEvent:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A situation as it was recorded, and the outside events behind it, in order."""
+    """A recorded situation, and the outside events after it, in order."""
 
     start: ReplayInput = form(record(ReplayInput))
     events: Sequence[OutsideEvent] = form(list_of(record(OutsideEvent)))
 
     def canonical(self) -> str:
-        """As canonical JSON, which begins unlike that of a situation."""
+        """Return canonical JSON. Its beginning differs from the JSON of a situation."""
         text = json.dumps(write_record(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return SEGMENT_HEAD + text[1:]
 
 
 def is_segment(text: str) -> bool:
-    """Whether a text is that of a segment, not of a situation."""
+    """Whether a text is a segment and not a situation."""
     return text.startswith(SEGMENT_HEAD)
 
 
 def read_segment(text: str) -> Segment:
-    """A segment from its JSON. DecodeError when it is none."""
+    """Read a segment from its JSON. Raises DecodeError when it is not valid."""
     try:
         value = loads_foreign(text)
     except ValueError as error:
@@ -92,7 +100,7 @@ def read_segment(text: str) -> Segment:
 
 
 def outside_event(before: ReplayInput, after: ReplayInput) -> OutsideEvent | None:
-    """What happened between two situations of one group; None when the later one follows from the decision alone."""
+    """Find the event between two situations of a group; None when the decision alone explains the later one."""
     had = {client.client: client for client in before.clients}
     has = {client.client for client in after.clients}
     gone = sorted(had.keys() - has)
@@ -145,7 +153,7 @@ def _copies(before: ReplayInput, after: ReplayInput) -> dict[str, OffsetSums]:
 def _grown(
     client: ReplayClient, now: ReplayClient, before: ReplayInput, after: ReplayInput
 ) -> Iterator[tuple[TaskId, int]]:
-    """By how much each copy that the client had, and was to keep, is further behind."""
+    """Yield the growth of the lag of each copy that the client had and was to keep."""
     given = before.decision.clients.get(client.client) if before.decision is not None else None
     if given is None:
         return

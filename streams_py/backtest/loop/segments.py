@@ -1,8 +1,8 @@
-"""A history as segments: pieces that can be lived through independently of each other, on as many cores as there are.
+"""Divides a history into segments, which can be replayed independently of each other, on any number of cores.
 
-Every ``SITUATIONS`` recorded situations of a group are one segment. It starts with the first of them, as it was
-recorded; what happened between the last of one segment and the first of the next is replayed in neither. Where a
-segment is cut depends on the history alone, so every engine makes the same ones.
+A segment has ``SITUATIONS`` recorded situations of a group. It starts with the first one as recorded. Events between
+the last situation of a segment and the first one of the next segment are not replayed. The division depends only on the
+history, so every engine creates the same segments.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ SITUATIONS: Final = 128
 
 
 class Segments:
-    """A fold over the situations of one group, in the order in which they were. Memory: a situation, and the events of
-    a segment."""
+    """Creates segments from the situations of one group, in their order.
+
+    It keeps one situation and the events of one segment in memory.
+    """
 
     def __init__(self) -> None:
         self._number = 0
@@ -30,7 +32,7 @@ class Segments:
         self._events: list[OutsideEvent] = []
 
     def add(self, text: str) -> Iterator[str]:
-        """The next situation; yields the segment that ends before it, if one does and if anything happened in it."""
+        """Add a situation. Yields the segment that ends before it, if any, and if it has events."""
         number = self._number
         self._number += 1
         if number % SITUATIONS == 0:
@@ -38,9 +40,9 @@ class Segments:
         try:
             situation = read_input(text)
         except DecodeError:
-            return  # said by whoever decides it
+            return  # the kernel reports it
         if not situation.lag_ok:
-            return  # nothing is known about lags in it; who came or left is still seen in the next one
+            return  # its lags are unknown; the next situation still shows which clients joined or left
         if self._start is None or self._last is None:
             self._start = self._last = situation
             return
@@ -50,7 +52,7 @@ class Segments:
             self._events.append(event)
 
     def finish(self) -> Iterator[str]:
-        """The segment that has been begun, if anything happened in it."""
+        """Yield the current segment, if it has events."""
         if self._start is not None and self._events:
             yield Segment(self._start, tuple(self._events)).canonical()
         self._start = self._last = None

@@ -1,9 +1,9 @@
-"""What the whole way to rest costs, from an outside event to the rebalance that changes nothing any more.
+"""The costs of an outside event: the scores of all rebalances until the group is at rest.
 
-Costs (what moves, what is restored) are added up over the decisions of the way; a task counts when it is handed over,
-not while it is withheld. What holds while it lasts (balance, spread, missing copies, distances) is averaged over time,
-over the hour after the event or over the way when that takes longer, so that a decision that is kept counts for more
-than one that is gone after a second.
+Costs of changes (moved tasks, restored records) are added up over the decisions. A task counts when it is handed over,
+not while it is withheld. Scores of states (balance, spread, missing copies, distances) are averaged over the hour after
+the event, or over the time until rest if that is longer. So a decision that stays counts for more than a decision
+that is replaced after a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streams_py.backtest.rounds import Step
 from streams_py.backtest.scores import Scores, owners_of, score
 from streams_py.backtest.situation import Situation
 
-__all__ = ["HORIZON_MS", "Way"]
+__all__ = ["HORIZON_MS", "EventCosts"]
 
 HORIZON_MS: Final = 3_600_000
 _ADDED: Final = ("moved_active", "moved_cold", "moved_standby", "restore_records", "unavailable_records")
@@ -32,8 +32,11 @@ _AVERAGED: Final = (
 )
 
 
-class Way:
-    """Watches :func:`~streams_py.backtest.rounds.settle`. ``last`` is its last decision with what it led to."""
+class EventCosts:
+    """Adds up scores as the watcher of :func:`~streams_py.backtest.rounds.settle`.
+
+    ``last`` is the last decision with its situation and its result.
+    """
 
     def __init__(self) -> None:
         self._scores: list[Scores] = []
@@ -56,13 +59,13 @@ class Way:
 
     @property
     def unassigned(self) -> int:
-        """The most tasks that one decision of the way gave to nobody."""
+        """The largest number of tasks that one of the decisions has not assigned."""
         return max((of.unassigned for of in self._scores), default=0)
 
     def row(self, *, stable: bool) -> dict[str, Any]:
-        """Columns of a score row. A figure that is not known for one of the decisions is None."""
+        """Return columns of a score row. None for a score that is unknown for a decision."""
         weights = list(self._intervals)
-        if stable:  # the last decision is the one that is kept
+        if stable:  # the last decision stays
             weights[-1] += max(HORIZON_MS - sum(weights), 0)
         row: dict[str, Any] = {name: _sum(self._figures(name)) for name in _ADDED}
         row |= {name: _mean(self._figures(name), weights) for name in _AVERAGED}

@@ -1,13 +1,13 @@
-"""The group of one candidate, while the recorded outside events happen to it.
+"""The simulated group of one candidate, to which the recorded outside events are applied.
 
-The candidate has placed other tasks and copies than the record tells of. What happens to an instance happens to
-whatever it has there: who is gone takes everything along, and has it still when it returns; who starts anew has its
-disk; a share of copies is lost or falls behind. Where the record has the same copy, it is that copy's fate. For any
-other one, the fates of the same instance's copies are drawn from, else of all: by a number made from the event, the
-instance and the task, so that two candidates with the same copy share its fate.
+The candidate has placed other tasks and copies than the recorded decision. An event affects the copies that the
+candidate has placed on an instance. An instance that leaves takes its copies with it, and still has them when it
+returns. A restarted instance has its disk. A share of copies is lost or falls behind: if the record has the same copy,
+the loss or lag of that copy applies. Otherwise one is drawn from the copies of the same instance, or from all copies.
+The draw is a hash of the event, the instance and the task, so two candidates with the same copy get the same result.
 
-An event finds the group at rest, with every copy complete, also where the recorded group was still on its way: when
-it was is not in a recorded situation.
+Every event is applied to a group at rest with complete copies, even if the recorded group was not at rest: a recorded
+situation does not contain its time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from streams_py.backtest.loop.outside import LOST, OutsideEvent
 from streams_py.backtest.situation import ends_of
 from streams_py.events.model import Consumer, OffsetSums
 
-__all__ = ["World"]
+__all__ = ["CandidateGroup"]
 
 _Sums = dict[TaskId, int]
 
 
-class World:
-    """``replay`` is the group as it would report itself now. ``seed`` makes the draws those of this segment."""
+class CandidateGroup:
+    """A simulated group. ``replay`` is its present situation. ``seed`` makes the draws specific to this segment."""
 
     def __init__(self, start: ReplayInput, seed: str) -> None:
         self.replay = replace(start, decision=None, text=None)
@@ -37,8 +37,8 @@ class World:
         self._disks: dict[str, _Sums] = {}
         self._number = 0
 
-    def strike(self, event: OutsideEvent) -> ReplayInput:
-        """The situation that the event makes of this group."""
+    def apply(self, event: OutsideEvent) -> ReplayInput:
+        """Apply an event and return the resulting situation."""
         self._number += 1
         before, ends = ends_of(self.replay.subs), ends_of(event.subs)
         tasks = frozenset(tasks_of(event.subs))
@@ -57,18 +57,21 @@ class World:
             else:
                 clients[name] = _holding(arrived, self._found(arrived, ends), frozenset())
                 new.add(name)
-        fates = _Fates(event, f"{self._seed}:{self._number}")
+        losses = _CopyLosses(event, f"{self._seed}:{self._number}")
         for name, client in clients.items():
             if name not in new:
-                clients[name] = fates.befall(client)
-        if not clients:  # the record went on with others: cannot be, unless it is damaged
+                clients[name] = losses.apply_to(client)
+        if not clients:  # possible only if the record is damaged: the recorded group had other clients
             clients = {client.client: client for client in self.replay.clients}
         self.replay = ReplayInput(event.configs, True, event.subs, sorted(clients.values(), key=lambda c: c.client))
         return self.replay
 
     def _found(self, arrived: ReplayClient, ends: Mapping[TaskId, int]) -> _Sums:
-        """What is on the disk of a client that joins: what this group left there, if the record says that it kept its
-        disk; what the record says, if it was never here."""
+        """Return the copies on the disk of a client that joins.
+
+        If it was in this group before, these are its copies at that time, or none if the record shows a new disk.
+        Otherwise these are the recorded copies.
+        """
         reported = {
             task: ends[task] if value == LATEST_OFFSET else value
             for task, value in zip(arrived.sums.tasks, arrived.sums.v, strict=True)
@@ -80,8 +83,8 @@ class World:
         return {task: _within(value, ends[task]) for task, value in left.items() if task in ends} if reported else {}
 
 
-class _Fates:
-    """What becomes of each copy in an event; the same for every candidate."""
+class _CopyLosses:
+    """The losses and lags of copies in an event. They are the same for every candidate."""
 
     def __init__(self, event: OutsideEvent, seed: str) -> None:
         self._seed = seed
@@ -91,7 +94,7 @@ class _Fates:
         self._of_client = {name: tuple(of.v) for name, of in event.copies.items()}
         self._of_all = tuple(by for name in sorted(event.copies) for by in event.copies[name].v)
 
-    def befall(self, client: ReplayClient) -> ReplayClient:
+    def apply_to(self, client: ReplayClient) -> ReplayClient:
         if not self._of_all:
             return client
         sums: _Sums = {}
@@ -111,7 +114,7 @@ class _Fates:
 
 
 def _stopped(client: ReplayClient, ends: Mapping[TaskId, int], running: frozenset[TaskId]) -> _Sums:
-    """What it has on its disk; what was running there, but for ``running``, up to the end."""
+    """Return the copies on a client's disk. Tasks that have stopped (not in ``running``) are complete."""
     return {
         task: ends[task] if value == LATEST_OFFSET and task not in running else value
         for task, value in zip(client.sums.tasks, client.sums.v, strict=True)
@@ -122,7 +125,7 @@ def _stopped(client: ReplayClient, ends: Mapping[TaskId, int], running: frozense
 def _carried(
     client: ReplayClient, tasks: frozenset[TaskId], before: Mapping[TaskId, int], ends: Mapping[TaskId, int]
 ) -> ReplayClient:
-    """Changelogs have grown, and copies have kept up with them. Tasks that do not exist any more are gone."""
+    """Move copies along with the growth of their changelogs, and remove tasks that no longer exist."""
     sums: _Sums = {}
     for task, value in zip(client.sums.tasks, client.sums.v, strict=True):
         if task not in tasks:
@@ -138,7 +141,7 @@ def _carried(
 
 
 def _with_members(client: ReplayClient, arrived: ReplayClient, ends: Mapping[TaskId, int]) -> ReplayClient:
-    """Other members, tags or rack: a member that was there before still owns what it owned."""
+    """Replace members, tags and rack of a client. A member that stays keeps the tasks that it owns."""
     owned = {consumer.member: consumer.owned for consumer in client.consumers}
     consumers: Sequence[Consumer] = [
         replace(consumer, owned=tuple(owned.get(consumer.member, ()))) for consumer in arrived.consumers

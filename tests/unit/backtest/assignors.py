@@ -1,4 +1,4 @@
-"""Drafts that somebody might bring to the backtest: most of them are bad."""
+"""Draft assignors for the backtest. Most of them are faulty."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def give(assignments: Assignments, client: ProcessId, task: TaskId, role: TaskTy
 
 
 class InTurn(TaskAssignor):
-    """A good one: task after task, client after client."""
+    """A correct assignor: task after task, client after client."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         clients = sorted(application_state.kafka_streams_states())
@@ -39,7 +39,7 @@ class InTurn(TaskAssignor):
         return TaskAssignment(list(assignments.values()))
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
-        """What the others do."""
+        """The part that other assignors use."""
 
 
 class Configured(InTurn):
@@ -61,7 +61,7 @@ class Raises(InTurn):
 
 
 class RaisesForThree(InTurn):
-    """Only where there are three clients."""
+    """Fails if the group has three clients."""
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         if len(clients) == 3:
@@ -117,7 +117,7 @@ class ChangesItsMind(InTurn):
 
 
 class Endless(InTurn):
-    """Catches everything, and goes on."""
+    """Catches all exceptions and continues."""
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         while True:
@@ -128,7 +128,7 @@ class Endless(InTurn):
 
 
 class Flaps(InTurn):
-    """Every task goes to somebody who did not have it, whether it ran there or only left its state there."""
+    """Moves every task to the client after the one that ran it."""
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         states = state.kafka_streams_states()
@@ -140,7 +140,7 @@ class Flaps(InTurn):
 
 
 class Rolls(InTurn):
-    """By chance, as it is offered: through the module ``random``."""
+    """Assigns randomly, with the module ``random``, which the backtest seeds."""
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         import random

@@ -11,7 +11,7 @@ from streams_py.backtest.kernel import Row
 
 
 def score_digest(rows: Iterable[Row], without: Sequence[str] = ("ns_wall", "ns_cpu")) -> str:
-    """Checksum of score rows but for their times."""
+    """Checksum of score rows without their times."""
     digest = hashlib.sha256()
     for row in rows:
         kept: dict[str, Any] = {name: value for name, value in row.items() if name not in without}

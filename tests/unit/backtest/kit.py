@@ -1,4 +1,4 @@
-"""Situations made by hand, and short ways to ask about them."""
+"""Builds situations, and asks candidates about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sub(
     racks: Racks | None = None,
     **more: Any,
 ) -> SubtopologySlice:
-    """A sub-topology with a store, or a stateless one when ``ends`` is None."""
+    """A sub-topology with a store, or a stateless one without ``ends``."""
     has_state = ends is not None
     return SubtopologySlice(
         sub=str(number),
@@ -51,7 +51,7 @@ def sub(
 def client(
     name: str, active: str = "", sums: Mapping[str, int] | None = None, *, threads: int = 1, **more: Any
 ) -> ReplayClient:
-    """An instance that runs ``active`` (a task set; they are reported as running) and has ``sums`` besides."""
+    """An instance that runs ``active`` (a task set, reported as running) and also has ``sums``."""
     running = parse_task_set(active)
     reported = dict.fromkeys(running, -2)
     for text, value in (sums or {}).items():

@@ -55,7 +55,7 @@ def test_built_in_assignor_is_found_when_named_with_or_without_its_prefix(name: 
         ("x=collections:OrderedDict", "not a subclass"),
         ("x=no/such/file.py:Best", "check the path"),
         ("x=justaname", "package.module:Class"),
-        ("recorded;max.warmup.replicas=3", "takes no settings"),
+        ("recorded;max.warmup.replicas=3", "cannot have settings"),
         ("x=builtin:sticky;max.warmup.replica=3", "max.warmup.replicas"),
         ("x=builtin:sticky;max.warmup.replicas=0", "at least 1"),
         ("x=builtin:sticky;max.warmup.replicas=many", "whole number"),

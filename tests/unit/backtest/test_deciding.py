@@ -1,4 +1,4 @@
-"""Whatever a candidate does, there is a row that says what."""
+"""Every candidate gets a row, whatever it does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row_of(assignor: type[TaskAssignor], **options: float) -> Row:
         (assignors.Twice, "active_task_assigned_multiple_times", "active on more than one client"),
         (assignors.ForgetsAClient, "missing_process_id", "no entry"),
         (assignors.ReturnsNonsense, "raised", "must return a TaskAssignment"),
-        (assignors.ChangesItsInput, "changes_input", "copy before"),
+        (assignors.ChangesItsInput, "changes_input", "copy values before"),
         (assignors.ChangesItsMind, "not_deterministic", "configs['seed']"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Recorded situations: their text, and that deciding one again gives what was decided."""
+"""Recorded situations: their text. Deciding one again gives the recorded decision."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _PARTITIONS = {"in": 6, "in2": 2, "in3": 3}
 
 
 def random_group(source: random.Random) -> dict[str, MemberSubscription]:
-    """Members with claims that do not overlap, and offset sums of what they run, have and had."""
+    """Members whose owned tasks do not overlap, with offset sums of running tasks, copies and leftovers."""
     processes = source.randrange(1, 6)
     members = {}
     partitions = [f"{topic}-{p}" for topic, count in (_PARTITIONS | {"app-r": 6}).items() for p in range(count)]
@@ -124,7 +124,7 @@ def random_group(source: random.Random) -> dict[str, MemberSubscription]:
 
 
 def recorded(source: random.Random, assignor: Any = None, **settings: Any) -> ReplayInput:
-    """One assign step of the leader, as assignment events have it."""
+    """One assign step of the leader, as assignment events record it."""
     if assignor is not None:
         settings |= {"task_assignor": type(assignor)}
     recorder = Recorder(
@@ -132,7 +132,7 @@ def recorded(source: random.Random, assignor: Any = None, **settings: Any) -> Re
         acceptable_recovery_lag=source.choice((0, 100, 10_000)),
         max_warmup_replicas=source.randrange(1, 5),
         rack_aware_assignment_tags=source.choice(((), ("zone",))),
-        # What a class asks about racks by itself is not in the record, so it is not asked to use them.
+        # The record does not contain the racks that a class looks up, so the class is told not to use racks.
         rack_aware_assignment_strategy="none"
         if assignor is not None
         else source.choice(("none", "min_traffic", "balance_subtopology")),

@@ -1,4 +1,4 @@
-"""What a Spark task does, without Spark; and how work is cut into waves."""
+"""The work of a Spark task, without Spark, and how a run is divided into waves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_kernel_yields_while_it_reads_when_there_are_many_batches() -> None:
 def test_kernel_is_refused_when_the_worker_has_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_spark, "library_version", lambda: "0.0.1")
     kernel = kernel_for(ORDERS)
-    with pytest.raises(ConfigError, match=r"driver 0\.0\.1"):
+    with pytest.raises(ConfigError, match=r"driver has 0\.0\.1"):
         list(kernel(batches(*texts(1))))
 
 

@@ -1,4 +1,4 @@
-"""A running group, decided by candidates from outside: nobody joins it, nothing is made."""
+"""Candidates decide the situation of a running group from outside, without joining it or creating topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def counting(partitions: int, end: int = 50_000) -> FakeCluster:
 
 
 def running(number: int, *names: str, **copies: int) -> MemberSubscription:
-    """A member that runs tasks; ``t0_1=5``: it has a copy of 0_1, 5 records of it."""
+    """A member that runs tasks; ``t0_1=5``: it has a copy of 0_1 with 5 records."""
     mine = [TaskId.parse(name) for name in names]
     sums = {task: LATEST_OFFSET for task in mine if task.subtopology == 0}
     return said(number, owned=mine, sums=sums | {TaskId.parse(name[1:]): value for name, value in copies.items()})
@@ -46,7 +46,7 @@ def at_rest() -> FakeCluster:
 
 
 def joined() -> FakeCluster:
-    """The second one came without state; it warms up, and everything else is still on the first."""
+    """The second member joined without state and warms up. All tasks still run on the first."""
     cluster = counting(2)
     rebalanced(cluster, {"m0": running(0, "0_0", "0_1", "1_0", "1_1"), "m1": said(1, generation=-1)}, 2)
     return cluster
@@ -86,7 +86,7 @@ def test_nothing_moves_when_the_group_is_as_the_candidate_wants_it() -> None:
 
 
 def test_candidates_differ_in_what_they_would_do_when_somebody_has_just_joined() -> None:
-    """High availability warms up first, sticky hands over at once what has to be restored then."""
+    """High availability warms up first. Sticky moves tasks immediately, so they must be restored then."""
     of = found(joined(), NOW, HA, STICKY)
     assert of["ha"].figures["unavailable_records"] == 0
     assert of["sticky"].figures["unavailable_records"] == 50_000
@@ -151,4 +151,4 @@ def test_command_says_what_is_wrong_in_one_sentence(command: Any, capsys: pytest
     assert command(counting(2), STICKY) == 2
     assert "has no members" in capsys.readouterr().err
     assert command(at_rest(), STICKY, scenarios=("remove_clients(2)",)) == 2
-    assert "one has to stay" in capsys.readouterr().err
+    assert "one must stay" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What happened to a group from outside: told apart from what its assignor did, and done to another group."""
+"""Outside events are distinguished from the assignor's own changes, and applied to another group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streams_py.backtest.generate import History, generate
 from streams_py.backtest.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput, read_input
 from streams_py.backtest.kernel import EVENTS, Bench, Orders, Row
 from streams_py.backtest.loop.outside import LOST, OutsideEvent, outside_event, read_segment
-from streams_py.backtest.loop.replaying import lived_through
+from streams_py.backtest.loop.replaying import replay_segment
 from streams_py.backtest.loop.segments import SITUATIONS, Segments
-from streams_py.backtest.loop.world import World
+from streams_py.backtest.loop.world import CandidateGroup
 from streams_py.backtest.rounds import RoundSettings
 from streams_py.events.model import Assignor, Consumer
 from streams_py.events.taskset import parse_task_set
@@ -38,7 +38,7 @@ def decided(of: ReplayInput, **given: str) -> ReplayInput:
 
 
 def renamed(of: ReplayClient, suffix: str) -> ReplayClient:
-    """Other members, who own nothing; what ran there is on its disk."""
+    """Replace the members by members without tasks. The state of the former tasks is on disk."""
     consumers = [Consumer(f"{c.member}{suffix}", c.version, c.supported, ()) for c in of.consumers]
     sums = replace(of.sums, v=[LONG if value == LATEST_OFFSET else value for value in of.sums.v])
     return replace(of, consumers=consumers, prev_active=(), prev_standby=of.sums.tasks, sums=sums)
@@ -67,7 +67,7 @@ TWO = decided(
 
 
 def test_nothing_happened_when_tasks_moved_and_changelogs_grew() -> None:
-    """The assignor's own doing, and production: copies a little behind, leftovers far behind."""
+    """The assignor's decisions, and new records: copies are a little behind, leftovers are far behind."""
     moved = replay(
         client(A, "0:0-1", {"0:2": LONG}), client(B, "0:2", {"0:0-1": LONG + 40}), subs=[sub(ends=(LONG + 50,) * 4)]
     )
@@ -114,9 +114,9 @@ def test_settings_and_topics_are_told_when_they_change() -> None:
 
 
 def struck(group: ReplayInput, *events: OutsideEvent) -> ReplayInput:
-    world = World(group, "seed")
+    world = CandidateGroup(group, "seed")
     for one in events:
-        world.strike(one)
+        world.apply(one)
     return world.replay
 
 
@@ -205,11 +205,11 @@ def test_segment_is_refused_when_it_is_damaged(texts: list[str]) -> None:
 
 def rows_of(texts: list[str], who: Chosen) -> list[Row]:
     (segment,) = (read_segment(text) for text in segments_of(texts))
-    return list(lived_through(who, segment, "ab" * 32, seed=0, limit_s=0, settings=RoundSettings()))
+    return list(replay_segment(who, segment, "ab" * 32, seed=0, limit_s=0, settings=RoundSettings()))
 
 
 def test_group_without_standbys_pays_for_them_when_clients_are_lost(texts: list[str]) -> None:
-    """On recorded states, where others made the copies, it would win every comparison."""
+    """On recorded situations, in which other assignors placed the copies, it would win every comparison."""
     with_copies, without = (
         rows_of(texts[:60], chosen("builtin:high_availability")),
         rows_of(texts[:60], mine(assignors.InTurn)),
@@ -248,7 +248,7 @@ def test_candidate_is_followed_no_further_when_it_fails(texts: list[str]) -> Non
 
 
 class RaisesForSo(assignors.InTurn):
-    """As soon as there are ``app.many`` clients."""
+    """Fails when the group has ``app.many`` clients."""
 
     def configure(self, configs: Mapping[str, object]) -> None:
         self.number = configs["app.many"]

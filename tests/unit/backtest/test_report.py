@@ -83,7 +83,7 @@ def test_report_is_bounded_when_a_sweep_has_thousands_of_candidates() -> None:
     rows = [one for number, name in enumerate(names) for one in many(name, [float(number + 1)] * 17)]
     summary = summarise(rows, names, [""])
     page = page_of(summary)
-    assert f"{300 - CANDIDATES_MAX:,} candidates" in page
+    assert f"{300 - CANDIDATES_MAX:,} more candidates" in page
     assert "Choose c0" in page
     assert len(page) < 500_000
     assert "more candidates" in shown(summary)

@@ -1,4 +1,4 @@
-"""Groups that go on asking: withheld tasks, copies that catch up, circles."""
+"""Groups that continue to rebalance: withheld tasks, copies that catch up, circles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_task_is_withheld_and_given_up_when_another_client_is_to_have_it() -> No
     assert list(a.prev_standby) == [TaskId(0, 2), TaskId(0, 3)]  # on its disk for now, complete
     assert dict(zip(a.sums.tasks, a.sums.v, strict=True))[TaskId(0, 3)] == 1_000
     assert list(b.prev_active) == []
-    assert dict(zip(b.sums.tasks, b.sums.v, strict=True)) == {TaskId(0, 3): 500}  # its copy went on for a second
+    assert dict(zip(b.sums.tasks, b.sums.v, strict=True)) == {TaskId(0, 3): 500}  # its copy was restored for a second
 
 
 def test_task_is_taken_over_when_nobody_owns_it_any_more() -> None:

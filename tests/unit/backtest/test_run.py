@@ -131,7 +131,7 @@ def test_folder_is_refused_when_it_is_not_empty_or_anothers(texts: list[str], tm
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not empty; use a new folder"):
         evaluate_locally(ORDERS, texts, tmp_path)
-    with pytest.raises(ConfigError, match="holds no run to resume"):
+    with pytest.raises(ConfigError, match="has no run to resume"):
         evaluate_locally(ORDERS, texts, tmp_path, resume=True)
     out = tmp_path / "out"
     evaluate_locally(ORDERS, texts[:2], out, inputs="x")
@@ -150,7 +150,7 @@ def test_run_is_refused_while_another_process_is_at_work_on_it(texts: list[str],
     evaluate_locally(ORDERS, texts[:1], out, inputs="x")
     with (
         held_elsewhere(out / ".lock") as holder,
-        pytest.raises(ConfigError, match=f"process {holder.pid} is at work on the run in {out}; stop it"),
+        pytest.raises(ConfigError, match=f"process {holder.pid} is working on the run in {out}; stop it"),
     ):
         evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True)
     assert evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True).situations == 1
@@ -189,7 +189,7 @@ def test_situations_are_found_when_the_file_has_events() -> None:
 
 
 def unweighed() -> list[str]:
-    """What the tables have, without the shares of work: only the fold of all events knows these."""
+    """The rows of the tables, without the shares of work, which need a fold of all events."""
     made = []
     for text in golden_texts():
         value = json.loads(text)
@@ -202,7 +202,7 @@ def unweighed() -> list[str]:
 def test_lines_are_passed_over_and_counted_when_they_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     lines = EVENTS_FILE.read_text(encoding="utf-8").splitlines()
-    values = [json.loads(line)["value"] for line in lines]  # events as they are in the topic
+    values = [json.loads(line)["value"] for line in lines]  # events in the form of the topic
     incomplete = [value for value in values if '"part":1,' not in value]
     path.write_text("\n".join(["{", *values, '{"v":1,"kind":"rebalance"}', "", *incomplete]), encoding="utf-8")
     skipped = Skipped()

@@ -1,4 +1,4 @@
-"""The verdict: one order of the candidates, and when it is better to stay with what there is."""
+"""The verdict: one order of the candidates, and when to stay with the recorded assignor."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_order_is_the_same_however_candidates_and_rows_are_given(figures: list[l
 
 
 def test_each_step_of_the_old_circle_has_one_winner() -> None:
-    """100, 104, 108: each within 5 % of the next one, the ends are not."""
+    """100, 104, 108: neighbours differ by less than 5 %, the ends by more."""
     parts = {name: many(name, [value] * ENOUGH, moved_cold=cold) for name, value, cold in
              (("a", 100, 3), ("b", 104, 2), ("c", 108, 1))}  # fmt: skip
     winners = {
@@ -103,13 +103,13 @@ def test_a_few_cases_are_no_reason_to_change_but_say_who_leads() -> None:
     verdict = judged(many("recorded", [9] * 6), many("other", [1] * 6))
     assert verdict.stay
     assert "6 situations are too few" in verdict.sentence
-    assert "8 at least" in verdict.sentence
+    assert "at least 8" in verdict.sentence
     assert "so far other leads" in verdict.reasons[0]
-    assert "no choice yet" in judged(many("a", [9] * 6), many("b", [1] * 6)).sentence
+    assert "No candidate can be chosen yet" in judged(many("a", [9] * 6), many("b", [1] * 6)).sentence
 
 
 def test_more_cases_are_needed_when_more_candidates_are_tried() -> None:
-    """Among many, somebody is lucky."""
+    """Among many candidates, one is better by chance."""
     rivals = [many(f"c{number}", [9] * 10) for number in range(20)]
     assert not judged(many("recorded", [9] * 10), many("other", [1] * 10)).stay
     assert judged(many("recorded", [9] * 10), many("other", [1] * 10), *rivals).stay
@@ -124,7 +124,7 @@ def test_mean_and_cases_have_to_agree_when_somebody_is_put_behind() -> None:
 
 
 def test_events_are_what_counts_when_there_are_any() -> None:
-    """Alone, on states that somebody else made, b looks better."""
+    """On recorded situations alone, which another assignor has caused, b looks better."""
     rows = [many("a", [9] * ENOUGH), many("b", [1] * ENOUGH), lived("a", [1] * ENOUGH), lived("b", [9] * ENOUGH)]
     verdict = verdict_of(of_events(*rows))
     assert verdict.scenarios == [EVENTS]
@@ -132,7 +132,7 @@ def test_events_are_what_counts_when_there_are_any() -> None:
 
 
 def test_what_was_decided_is_not_compared_when_only_others_were_asked() -> None:
-    """The recorded assignor's code is not here: nothing of it in the events."""
+    """The code of the recorded assignor is not available, so it has no rows for events."""
     rows = [many("recorded", [0] * ENOUGH), many("a", [5] * ENOUGH), many("b", [6] * ENOUGH)]
     rows += [lived("a", [5] * ENOUGH), lived("b", [6] * ENOUGH)]
     assert verdict_of(of_events(*rows)).ranking == ["a", "b"]
@@ -159,7 +159,7 @@ def test_candidate_is_out_when_it_places_too_few_copies(name: str) -> None:
     summary = summary_of(lazy, many("good", [5] * ENOUGH, missing_copies=0.0))
     verdict = verdict_of(summary)
     assert verdict.ranking == ["good"]
-    assert dict(verdict.out)[name].startswith("places fewer copies than num.standby.replicas asks for in 1 of 12")
+    assert dict(verdict.out)[name].startswith("places fewer copies than num.standby.replicas requires in 1 of 12")
     assert summary.has_errors == (name != "recorded")  # what was decided is decided
 
 
@@ -188,7 +188,7 @@ def test_score_is_passed_over_when_somebody_has_no_figure_for_it() -> None:
 
 
 def test_choice_that_is_worse_in_a_listed_score_is_named_as_a_trade_off() -> None:
-    """It hid behind the first score: its busiest thread is worse in every case."""
+    """The first score hides a later one: its busiest thread is worse in every case."""
     verdict = judged(many("recorded", [100] * 16, max_over_mean=1.10), many("warm", [10] * 16, max_over_mean=1.60))
     assert verdict.ranking[0] == "warm"
     assert len(verdict.trade_offs) == 1
@@ -199,7 +199,7 @@ def test_choice_that_is_worse_in_a_listed_score_is_named_as_a_trade_off() -> Non
 @pytest.mark.parametrize("score", [name for name, _ in ORDER[1:]])
 @pytest.mark.parametrize("rival", ["recorded", "other"])
 def test_every_score_can_be_a_trade_off_however_small_the_difference(score: str, rival: str) -> None:
-    """One per cent in all cases divides no candidates, and is no chance."""
+    """A difference of 1 % in all cases does not separate candidates, although it cannot be chance."""
     base = dict.fromkeys((name for name, _ in ORDER[1:]), 100.0)
     verdict = judged(many(rival, [100] * ENOUGH, **base), many("chosen", [10] * ENOUGH, **(base | {score: 101.0})))
     assert verdict.ranking[0] == "chosen"
@@ -235,7 +235,7 @@ def test_stay_when_another_history_of_the_same_kind_would_not_give_the_choice() 
     assert verdict.sentence.startswith("Stay with what you have: lucky leads, but only 7")
     assert "of histories resampled from these 12 situations would choose it" in verdict.sentence
     alone = judged(many("a", [100.0] * 12), many("lucky", [10.0] * 11 + [110.0]))
-    assert alone.sentence.startswith("There is no choice yet: lucky leads, but only")
+    assert alone.sentence.startswith("No candidate can be chosen yet: lucky leads, but only")
     assert not alone.stay
 
 

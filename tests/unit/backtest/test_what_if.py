@@ -1,4 +1,4 @@
-"""Situations that never were: each operator beside the situation it should give."""
+"""What-ifs: each operator with the situation that it should give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts, at the end of a run, how many rows of the scenario tables its tests played (see ``tests/scenarios.py``)."""
+"""Counts how many rows of the scenario tables the tests of a run covered (see ``tests/scenarios.py``)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _Row = tuple[int, str]
 
 
 class RowCounter:
-    """A row ran if one of its tests ran and none of them failed."""
+    """A row ran if one of its tests ran and no test of it failed."""
 
     def __init__(self) -> None:
         self.rows_of: dict[str, list[_Row]] = {}
         self.passed: set[_Row] = set()
         self.failed: set[_Row] = set()
 
-    @pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for
+    @pytest.hookimpl(trylast=True)  # after -m and -k: count only selected tests
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self._selected([item.nodeid for item in items])
 
-    @pytest.hookimpl(optionalhook=True)  # a parallel run: workers collect and the controller counts
+    @pytest.hookimpl(optionalhook=True)  # in a parallel run, workers collect and the controller counts
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         self._selected(ids)
 
@@ -68,21 +68,21 @@ class RowCounter:
 
 @cache
 def _comments(path: str) -> dict[str, str]:
-    """Of each test function of a file: the comment at the end of its ``def`` line."""
+    """Return the comment at the end of the ``def`` line of each test function of a file."""
     text = (_ROOT / path).read_text(encoding="utf-8")
     pattern = r"^ *def (test_\w+)\((?:[^#]*?)\) -> None:(.*)$"
     return {match[1]: match[2] for match in re.finditer(pattern, text, re.MULTILINE)}
 
 
 def _text(nodeid: str) -> str:
-    """Everything by which a test names rows."""
+    """Return all texts in which a test may name rows."""
     path, _, name = nodeid.partition("::")
     function = name.partition("[")[0].rpartition("::")[2]
     return f"{name} {_comments(path).get(function, '')}"
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests that are about to run are no garbage: it need not be looked for among them again and again."""
+    """Exclude the collected tests from garbage collection, which would traverse thousands of them again and again."""
     gc.collect()
     gc.freeze()
 
@@ -96,7 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def _logging_is_left_as_it_was() -> Iterator[None]:
-    """A test after which warnings are no longer heard would make others fail, far away from itself."""
+    """Fail a test that leaves changed log levels, which would make other tests fail."""
     before = _log_levels()
     yield
     assert _log_levels() == before
@@ -104,7 +104,7 @@ def _logging_is_left_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_outage_is_left_over() -> None:
-    """Clusters that an earlier test has stopped: while one is away, lines about waiting are not warnings."""
+    """Forget outages of clusters that earlier tests stopped; during an outage, lines about waiting are not warnings."""
     outages = sys.modules.get("streams_py.ports.outages")
     if outages is not None:
         outages._CONTACTS.clear()

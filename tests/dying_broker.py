@@ -1,9 +1,9 @@
-"""A broker that dies in the middle of a call, without a broker having to die: a TCP proxy before a real one.
+"""A TCP proxy in front of a real broker that simulates the death of the broker during a call.
 
-The proxy reads Kafka's frames. In answers it replaces the broker's address with its own, so that clients stay with it.
-Told to, it acts at a request of one kind (API key) like a broker that was stopped and killed: the request is swallowed,
-or let through and its answer swallowed, or cut after some bytes; then every connection is closed and new ones are
-refused until :meth:`heal`.
+The proxy parses Kafka's frames. In answers it replaces the broker's address with its own, so that clients keep using
+it. On request it acts at the next request of one kind (API key) like a broker that was stopped and killed. It drops the
+request, or forwards it and drops the answer, or sends only some bytes of the answer. Then it closes every connection
+and refuses new ones until :meth:`heal`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 __all__ = ["UNHEARD", "DyingBroker", "Place", "places"]
 
 Place = int
-"""Where it ends: so many bytes of the answer arrive, 0 = none; UNHEARD: the broker died before it acted."""
+"""Number of bytes of the answer that arrive (0 = none). UNHEARD: the broker dies before it handles the request."""
 UNHEARD: Final = -1
 
 _SIZE = struct.Struct(">i")
@@ -36,8 +36,10 @@ class _Row(Protocol):
 
 
 def places(table: Iterable[_Row], always: Collection[tuple[str, int]]) -> list[Any]:
-    """A table's rows with every place where they may end, for ``parametrize``. Slow, except for those in ``always``
-    with a request or an answer that is lost whole."""
+    """Combine a table's rows with every place of death, for ``parametrize``.
+
+    All are slow, except the rows in ``always`` with a request or an answer that is lost completely.
+    """
     return [
         pytest.param(
             row,
@@ -51,7 +53,7 @@ def places(table: Iterable[_Row], always: Collection[tuple[str, int]]) -> list[A
 
 
 class DyingBroker:
-    """A proxy on loopback for the broker at ``address`` (host:port of 127.0.0.1). Close it."""
+    """A loopback proxy for the broker at ``address`` (host:port of 127.0.0.1). Must be closed."""
 
     def __init__(self, address: str) -> None:
         self._target = int(address.rpartition(":")[2])
@@ -70,12 +72,12 @@ class DyingBroker:
         return f"127.0.0.1:{self._port}"
 
     def die_at(self, api_key: int, place: Place) -> None:
-        """Die at the next request of this kind, there."""
+        """Die at the next request of this kind, at this place."""
         with self._lock:
             self._fatal_key, self._place = api_key, place
 
     def heal(self) -> None:
-        """Take connections again, and answer everything."""
+        """Accept connections again, and forward everything."""
         with self._lock:
             self._fatal_key, self._dead = None, False
 
@@ -84,8 +86,11 @@ class DyingBroker:
         self._end_all()
 
     def _is_the_end(self, key: int, *, unheard: bool) -> bool:
-        """Whether to die at this request, or at its answer. Said once: another one may be under way at the same time,
-        and must neither count as a second death nor kill what was healed in the meantime."""
+        """Return whether to die at this request or its answer. True only once.
+
+        A second request may be pending at the same time. It must neither count as a second death nor end the healed
+        state.
+        """
         with self._lock:
             if self._fatal_key != key or (self._place == UNHEARD) is not unheard:
                 return False
@@ -153,7 +158,7 @@ class DyingBroker:
         frame = frame.replace(address + _SIZE.pack(self._target), address + _SIZE.pack(self._port))
         whole = _SIZE.pack(len(frame)) + frame
         if self._is_the_end(key, unheard=False):
-            with contextlib.suppress(OSError):  # who asked may be gone
+            with contextlib.suppress(OSError):  # the client may have disconnected
                 sink.sendall(whole[: min(self._place, len(whole) - 1)])
             self._end_all()
             return False

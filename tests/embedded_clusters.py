@@ -1,4 +1,7 @@
-"""The end of embedded clusters: a server outlives its last user by 1.5 s, and writes in its folder until then."""
+"""Waits for the end of embedded clusters.
+
+A server runs for 1.5 s after its last user has closed, and writes to its folder until then.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["wait_for_end"]
 
 
 def wait_for_end(runtime_dir: Path) -> None:
-    """Wait until no embedded cluster runs in ``runtime_dir``, which their users have as ``XDG_RUNTIME_DIR``."""
+    """Wait until no embedded cluster runs in ``runtime_dir``, the ``XDG_RUNTIME_DIR`` of its users."""
     for lock in runtime_dir.glob(f"streams-py-*/embedded-*/{server.SERVER_LOCK}"):
         until(partial(_is_free, lock), f"the end of the cluster in {lock.parent}")
 

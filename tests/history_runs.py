@@ -1,6 +1,7 @@
-"""Runs over a history without Spark: the same kernel, with Python's sort where Spark would shuffle and sort.
+"""Runs over a history without Spark: the same kernel, with Python's sort instead of Spark's shuffle and sort.
 
-And the same records through the tasks of the test driver, as what they are compared with.
+Also runs the same records through the tasks of the test driver, for comparison.
+
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Given(NamedTuple):
 
 
 def numbered(records: Iterable[tuple[str, int, bytes | None, bytes | None]], partitions: int = 1) -> list[Given]:
-    """Records as (topic, timestamp, key, value), in their partitions and with offsets."""
+    """Return records given as (topic, timestamp, key, value) with partitions and offsets."""
     ends: dict[tuple[str, int], int] = {}
     made = []
     for topic, timestamp_ms, key, value in records:
@@ -73,7 +74,7 @@ def numbered(records: Iterable[tuple[str, int, bytes | None, bytes | None]], par
 
 @dataclass
 class LocalRun:
-    """What came out: records by topic in the order of (source, seq), and folds by changelog."""
+    """The output: records by topic in the order of (source, seq), and compacted changelogs."""
 
     plan: HistoryPlan
     blocks: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +85,7 @@ class LocalRun:
         return [_written(row) for row in sorted(found, key=lambda row: (row["source"], row["seq"]))]
 
     def folded(self, changelog: str) -> list[Written]:
-        """What is left of a changelog, as it is written to it."""
+        """Return the compacted changelog, in the format in which it is written."""
         return [_written(row) for row in self._rows(STATE) if row["topic"] == changelog]
 
     @property
@@ -115,7 +116,7 @@ def run_locally(
     outputs: Mapping[str, int] | None = None,
     batch_rows: int = 7,
 ) -> LocalRun:
-    """Run all stages. ``partitions``: of every external topic, or of each. ``outputs``: of topics that are written."""
+    """Run all stages. ``partitions``: of every external topic, or of each. ``outputs``: topics to write."""
     settings = {"application.id": "test", **(config or {})}
     name = str(settings["application.id"])
     source = TopologySource(topology, settings)
@@ -143,7 +144,7 @@ def run_locally(
 
 
 def _of_table(records: Iterable[Given], topic: str) -> list[list[HistoryRecord]]:
-    """What fills a global table: its records as they are."""
+    """Return the records that fill a global table, unchanged."""
     return [
         [HistoryRecord((*given[:3], given.key, given.value, (1, given.timestamp_ms), None))]
         for given in records
@@ -160,7 +161,7 @@ def _batches(blocks: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def _rows(records: Iterable[Given], topic: str, size: int) -> Iterable[Any]:
-    """Batches of one topic's records as Spark gives them to a worker."""
+    """Return batches of one topic's records as Spark passes them to a worker."""
     rows = [
         {
             "task": given.partition,
@@ -180,7 +181,7 @@ def _rows(records: Iterable[Given], topic: str, size: int) -> Iterable[Any]:
 def driven(
     topology: Topology, records: Iterable[Given], partitions: int = 1, config: Mapping[str, Any] | None = None
 ) -> dict[str, list[Written]]:
-    """What the test driver's tasks write for these records, given one after the other: topic -> records."""
+    """Return topic -> records that the test driver's tasks write for these records, given one after the other."""
     made: dict[str, list[Written]] = {}
     with TopologyTestDriver(topology, config, partitions=partitions) as driver:
         for given in records:
@@ -208,7 +209,7 @@ def driven(
 
 
 def folded(records: Iterable[Written]) -> dict[tuple[int, bytes | None], tuple[int, bytes | None, Headers]]:
-    """The last record of every key, tombstones gone."""
+    """Return the last record of every key, without tombstones."""
     last = {
         (partition, key): (timestamp_ms, value, headers) for _, partition, timestamp_ms, key, value, headers in records
     }
@@ -218,9 +219,12 @@ def folded(records: Iterable[Written]) -> dict[tuple[int, bytes | None], tuple[i
 def buffered(
     topology: GivenTopology, records: Sequence[Given], partitions: int = 1, config: Mapping[str, Any] | None = None
 ) -> dict[str, list[Written]]:
-    """What live tasks write that have all records buffered before they start, and all of their upstream's: topic ->
-    records. Each task chooses the next record by the heads of its queues, as live ones do; what several upstream tasks
-    write into a partition is merged the same way, the first task first where timestamps are equal."""
+    """Return topic -> records that live tasks write if all input records are buffered before they start.
+
+    The same holds for the tasks upstream. Each task chooses the next record by the oldest records of its queues, as
+    live tasks do. Records that several upstream tasks write to a partition are merged the same way; with equal
+    timestamps, the first task comes first.
+    """
     settings = {"application.id": "test", **(config or {})}
     name = str(settings["application.id"])
     source = TopologySource(topology, settings)
@@ -274,7 +278,7 @@ def buffered(
 
 
 class _Upstream(MemoryProducer):
-    """What tasks have written, each on its own. Records without a key stay beside the task that makes them."""
+    """Records that tasks have written, separately for each task. Records without a key stay with their task."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         super().__init__(partitions, on_record=self._add)
@@ -289,7 +293,7 @@ class _Upstream(MemoryProducer):
         queues.setdefault(self.task, []).append(record)
 
     def merged(self, at: TopicPartition) -> list[MemoryRecord]:
-        """The records of a partition: again and again the queue whose head is oldest."""
+        """Merge the records of a partition: repeatedly take the queue with the oldest first record."""
         queues = {task: list(records) for task, records in self._queues.get(at, {}).items()}
         made: list[MemoryRecord] = []
         while queues:

@@ -1,7 +1,8 @@
 """Private names of kafka-python that the membership uses: ``python -m tests.kafka_private_names`` writes the table.
 
-The table has each name with a fingerprint of its code (of an attribute: of nothing). A release in which one is gone or
-reads differently has to be looked at by somebody before the pin in ``pyproject.toml`` moves.
+The table has a fingerprint of the code of each name (attributes have none). If a new release removes or changes one of
+them, a developer must check the use before the pin in ``pyproject.toml`` is changed.
+
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ OTHERS: Final = {
     "_write_buffer": "kafka.net.transport:KafkaTCPTransport",
     "_write_task": "kafka.net.transport:KafkaTCPTransport",
 }
-"""Private names that are used of objects other than ``self``, and whose they are."""
+"""Private names that are used on objects other than ``self``, and their classes."""
 
 
 def used_names() -> dict[str, str]:
-    """``module:Class.name`` -> fingerprint, of every private name of kafka-python's that we call, read or replace."""
+    """Return ``module:Class.name`` -> fingerprint of the private names of kafka-python that are used."""
     found: dict[str, str] = {}
     for where in _COORDINATORS:
         module, _, name = where.partition(":")
@@ -81,7 +82,7 @@ def _is_theirs(base: type) -> bool:
 
 
 def _private_names(ours: type) -> set[str]:
-    """Private names that a class of ours defines, or uses of itself."""
+    """Return the private names that one of our classes defines or uses on ``self``."""
     names: set[str] = set()
     for base in ours.__mro__:
         if base.__module__.startswith("streams_py"):
@@ -99,7 +100,7 @@ def _of_self(node: ast.Attribute) -> bool:
 
 
 def names_of_others() -> set[str]:
-    """Private names that the adapters use of objects other than ``self``."""
+    """Return the private names that the adapters use on objects other than ``self``."""
     nodes = [node for path in _FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     used = [node.attr for node in nodes if isinstance(node, ast.Attribute) and not _of_self(node)]
     return {name for name in used if name.startswith("_") and not name.startswith("__")}
@@ -110,7 +111,7 @@ def _has(base: type, attribute: str) -> bool:
 
 
 def _fingerprint(owner: type, attribute: str) -> str:
-    """Of a function's text; nothing for an attribute."""
+    """Return the fingerprint of a function's source; empty for an attribute."""
     value: Any = vars(owner).get(attribute)
     function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     if not inspect.isfunction(function):

@@ -1,8 +1,9 @@
-"""How parallel test runs are shared out: who gets which tests, in which order.
+"""Distribution of tests to the workers of a parallel run.
 
-A file goes to one worker as a whole, so that what its tests share is made once. All Spark tests go to one worker: there
-is one session for all of them. Each worker has a broker of its own, because tests stop and kill theirs. Long files come
-first: the many short ones at the end keep every worker busy until all are done.
+A file goes to one worker as a whole, so that its shared fixtures are created once. All Spark tests go to one worker,
+because they share one session. Each worker has a separate broker, because tests stop and kill brokers. Long files come
+first, so that many short ones are left at the end to keep every worker busy.
+
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _TURNS = ("tests/spark/", "tests/broker/", "tests/contract/", "tests/embedded/",
 
 
 def place_of(nodeid: str) -> str:
-    """What is given to one worker as a whole."""
+    """Return the key of the unit that is given to one worker as a whole."""
     return "tests/spark" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
 
 
 def turn_of(nodeid: str) -> int:
-    """Which come first: those that wait for other processes."""
+    """Return the sort key: units that wait for other processes come first."""
     return next(turn for turn, folder in enumerate(_TURNS) if nodeid.startswith(folder))
 
 
@@ -33,7 +34,7 @@ class _Scheduler(LoadScopeScheduling):
         return place_of(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """As in the base class, but the test in which a worker died is not dealt out again, to kill the next one."""
+        """Do the same as the base class, but do not repeat a test in which a worker crashed."""
         work = self.assigned_work.pop(node)
         left = [(tests, nodeid) for tests in work.values() for nodeid, done in tests.items() if not done]
         if not left:
@@ -47,11 +48,11 @@ class _Scheduler(LoadScopeScheduling):
 
 
 class Sharing:
-    """pytest plugin."""
+    """The pytest plugin."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> _Scheduler:
-        config.option.loadscopereorder = False  # files with many tests are not those that take long
+        config.option.loadscopereorder = False  # files with many tests are usually not the ones that take long
         return _Scheduler(config, log)
 
     @pytest.hookimpl(trylast=True)

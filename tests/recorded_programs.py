@@ -1,4 +1,4 @@
-"""The recorded programs of Apache Kafka Streams as runs over a history: what they read, and what is right."""
+"""The recorded programs of Apache Kafka Streams as runs over a history: their inputs and expected results."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["CONFIG", "alive", "allowed", "given_of", "recorded", "topics_of", "t
 _RUNS: Final = Path(__file__).parent / "vectors" / "topology" / "runs.jsonl.gz"
 CONFIG: Final = {"application.id": APPLICATION_ID, "default.key.serde": STRING, "default.value.serde": STRING}
 _PLAIN: Final = 0
-"""The run without caches, committed after every record, looked at for final results after every record."""
+"""The run without caches, with a commit and a check for final results after every record."""
 
 
 @cache
 def recorded() -> Mapping[str, Mapping[str, Any]]:
-    """Program -> its plain run."""
+    """Return program -> its plain run."""
     with gzip.open(_RUNS, "rt") as lines:
         cases = [json.loads(line) for line in lines]
     return {case["id"]: case for case in cases if case["run"] == _PLAIN}
 
 
 def topology_of(id: str) -> Topology:
-    """The program itself."""
+    """Return the topology of a program."""
     program = program_of(id)
     return program.make(program.optimization)
 
 
 @cache
 def allowed() -> tuple[str, ...]:
-    """Programs that may run over a history."""
+    """Return the programs that may run over a history."""
     return tuple(
         id
         for id in sorted(recorded())
@@ -50,12 +50,12 @@ def allowed() -> tuple[str, ...]:
 
 
 def topics_of(id: str) -> set[str]:
-    """Topics that have records."""
+    """Return the topics that have records."""
     return {step["topic"] for step in recorded()[id]["inputs"] if "topic" in step}
 
 
 def given_of(id: str, partitions: int = 1) -> list[Given]:
-    """The records of the run, dealt out to partitions."""
+    """Return the input records of the run, distributed to partitions."""
     ends: Counter[tuple[str, int]] = Counter()
     made = []
     for at, step in enumerate(recorded()[id]["inputs"]):
@@ -75,14 +75,14 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def written_of(topic: str, row: Mapping[str, Any]) -> Written:
-    """A recorded output."""
+    """Return a recorded output."""
     headers: Headers = tuple((name, _bytes(value)) for name, value in row["headers"]) or None
     time_ms = -1 if row["timestamp"] is None else row["timestamp"]
     return topic, 0, time_ms, _bytes(row["key"]), _bytes(row["value"]), headers
 
 
 def alive(id: str, topic: str, written: list[Written]) -> dict[Any, Any]:
-    """What is left of a changelog, without windows and sessions that are expired by stream time."""
+    """Return the compacted changelog, without windows and sessions that have expired in stream time."""
     left = folded(written)
     builder = next(
         store for store in topology_of(id).stores.values() if topic == f"{APPLICATION_ID}-{store.name}-changelog"

@@ -1,7 +1,8 @@
-"""The scenario tables that tests play, row by row.
+"""The scenario tables, and the tests that cover their rows.
 
-A row has an id, such as HA-07. A test plays it if the id is in one of its parameters' ids, or in a comment at the end
-of its ``def`` line. Ids are unique only within a table, so each table says in which folder its tests are.
+A row has an id, such as HA-07. A test covers a row if the id is in one of its parameters' ids, or in a comment at the
+end of its ``def`` line. Ids are unique only within a table, so each table names the folder of its tests.
+
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["TABLES", "Table", "rows_played"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``not_played``: rows that nothing here can play, and why."""
+    """A scenario table. ``not_played``: rows that cannot be tested here, and the reasons."""
 
     title: str
     folders: tuple[str, ...]
@@ -23,7 +24,7 @@ class Table:
 
     @property
     def summary(self) -> str:
-        """The table in one line: what its ids look like, how many rows there are, why some are not played."""
+        """Describe the table in one line: the form of its ids, the number of rows, excluded rows with reasons."""
         why = "; ".join(f"{row}: {reason}" for row, reason in self.not_played.items())
         if len(set(self.not_played.values())) == 1 and len(self.not_played) > 1:
             why = f"{', '.join(self.not_played)}: {next(iter(self.not_played.values()))}"
@@ -33,7 +34,7 @@ class Table:
 
     @property
     def playable(self) -> tuple[str, ...]:
-        """Rows that tests must play."""
+        """Return the rows that tests must cover."""
         return tuple(row for row in self.rows if row not in self.not_played)
 
 
@@ -85,7 +86,7 @@ TABLES = (
         "racks: errors",
         _RACKS,
         _ids("E", range(1, 9), digits=1),
-        {"E4": "sub-topologies are those of the tasks given, so none can be outside"},
+        {"E4": "the sub-topologies are derived from the tasks, so no task can be outside"},
     ),
     Table("racks: preconditions", _RACKS, _ids("P", range(1, 16), digits=1)),
     Table("racks: standbys", _RACKS, _ids("S", range(10), digits=1)),
@@ -106,7 +107,7 @@ TABLES = (
 
 
 def rows_played(table: Table, path: str, said: str) -> set[str]:
-    """The table's rows that a test in the file ``path`` plays. ``said``: its name, parameters' ids and comment."""
+    """Return the rows that a test in the file ``path`` covers. ``said``: its name, parameters' ids and comment."""
     if not path.startswith(table.folders):
         return set()
     words = set(re.findall(r"(?<!\w)[A-Z]{1,2}-?\d+[a-c]?(?!\w)", said))

@@ -1,7 +1,8 @@
-"""Searches for the secrets of the suite in what its tests print and log.
+"""Searches for the secrets of the tests in everything that the tests print and log.
 
-A password that a test gives to a client, a service or a command has one of :data:`MARKS` in it. Whatever of the product
-writes it where pytest captures fails that test, also one that looks for something else.
+Each password that a test gives to a client, a service or a command contains one of :data:`MARKS`. If the product writes
+it to output that pytest captures, the test fails, also if it tests something else.
+
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MARKS: Final = ("5ecret", "hunter2", "s3cret", "secret-word")
 
 
 class SecretSearch:
-    """A plugin of pytest."""
+    """The pytest plugin."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -25,7 +26,7 @@ class SecretSearch:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         where = [title for title, text in report.sections if any(mark in text for mark in MARKS)]
-        if where and report.when == "teardown" and report.passed:  # it has the sections of all phases
+        if where and report.when == "teardown" and report.passed:  # it contains the sections of all phases
             report.outcome = "failed"
             report.longrepr = f"a secret of the suite is shown: {', '.join(where).lower()}"
         return report

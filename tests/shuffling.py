@@ -1,10 +1,11 @@
-"""Random order of tests, repeatable by its seed: a test that depends on another one does not stay green for long.
+"""Random order of tests, repeatable by a seed, so that a test that depends on another one soon fails.
 
-Files are shuffled, the classes and functions of a file, and the tests of a class. The seed alone decides whether one
-test comes before another. A smaller selection with the same seed therefore keeps its order, which helps to find the
+Files are shuffled, then the classes and functions of a file, and the tests of a class. The seed alone decides whether
+one test comes before another. A smaller selection with the same seed therefore keeps its order, which helps to find the
 test that disturbs another one:
 
     python3 run.py test --shuffle=SEED tests/unit/spark
+
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _OPTION = "--shuffle"
 
 
 def order_of(seed: int, *names: str) -> tuple[bytes, ...]:
-    """Sort key of a test, given the names of its file, of its class and of itself."""
+    """Return the sort key of a test, for the names of its file, its class and itself."""
     return tuple(hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest() for name in names)
 
 
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Announcement(seed), "shuffling-announcement")
 
 
-@pytest.hookimpl(tryfirst=True)  # afterwards pytest puts together what shares a parameter of a module or session
+@pytest.hookimpl(tryfirst=True)  # afterwards pytest groups tests that share a parameter of a module or session
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     seed = config.getoption(_OPTION)
     if seed is not None:
@@ -54,7 +55,7 @@ class _Announcement:
     def __init__(self, seed: int) -> None:
         self._line = f"order of the tests: {_OPTION}={seed} repeats it"
 
-    @pytest.hookimpl(trylast=True)  # pytest makes its reporter in the same hook
+    @pytest.hookimpl(trylast=True)  # pytest creates its reporter in the same hook
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:

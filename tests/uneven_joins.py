@@ -1,6 +1,7 @@
-"""Joins of topics that have not as many partitions as each other: what every cluster must make of them.
+"""Joins of topics with different numbers of partitions, and the error that every cluster must raise.
 
-In each of them the join is in the first line after the docstring.
+In each function the join is in the first line after the docstring.
+
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _windowed(builder: StreamsBuilder, stream: KStream[Any, Any], other: str) ->
 
 
 def _outer(builder: StreamsBuilder, stream: KStream[Any, Any], other: str) -> object:
-    """Two streams, one of which has other values by now."""
+    """Two streams, one of which has changed values."""
     return stream.map_values(str).outer_join(builder.stream(other), _both, JoinWindows.of(5), name="uneven")
 
 
@@ -44,7 +45,7 @@ def _cogrouped(builder: StreamsBuilder, stream: KStream[Any, Any], other: str) -
 
 
 def _repartitioned(builder: StreamsBuilder, stream: KStream[Any, Any], other: str) -> object:
-    """Two streams, one of which has another number of partitions since it was repartitioned."""
+    """Two streams, one of which was repartitioned to another number of partitions."""
     return stream.repartition(partitions=5).join(builder.stream(other), _both, JoinWindows.of(5), name="uneven")
 
 
@@ -60,18 +61,18 @@ UNEVEN: Mapping[str, FunctionType] = {
     "COGROUPKSTREAM-MERGE-": _cogrouped,
     "uneven-merge (repartitioned)": _repartitioned,
 }
-"""By the start of the node's name."""
+"""Join by the prefix of the node's name."""
 
 
 def uneven(case: str, first: str, second: str, seen: list[Any]) -> Topology:
-    """The case as a program, which notes in ``seen`` what it reads of the first topic."""
+    """Build the case as a program that records in ``seen`` the records that it reads from the first topic."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     UNEVEN[case](builder, builder.stream(first).peek(lambda key, value: seen.append(value)), second)
     return builder.build()
 
 
 def check_error(case: str, error: StreamsError, *topics: str) -> None:
-    """It is about the topology, and names the join, its line, and the topics."""
+    """Check that it is an error of the topology that names the join, its line, and the topics."""
     line = UNEVEN[case].__code__.co_firstlineno + 2
     assert isinstance(error, TopologyError), error
     for wanted in (case.partition(" ")[0], f"({__file__}:{line})", "partitions", *topics):

@@ -1,4 +1,4 @@
-"""Waiting for something to come true, patiently: a busy machine is no failure."""
+"""Waiting for conditions with long time-outs, so that a busy machine causes no failure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.5
 def until(
     condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, pause_s: float = _PAUSE_MIN_S
 ) -> None:
-    """Poll; AssertionError that says what did not happen. What is looked at works on the same processors: looking
-    takes a third of the time at most, and there are ``pause_s`` between two looks at least."""
+    """Poll until a condition holds; otherwise raise AssertionError with ``what`` was expected.
+
+    The checked code uses the same processors. So checks take a third of the time at most, with a pause of at least
+    ``pause_s`` between them.
+    """
     began = time.monotonic()
     limit = began + timeout_s
     while not condition():
@@ -31,7 +34,7 @@ def until(
 
 
 def commit(member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Commit as a member does: "not now", while its client still completes the round, means to try again."""
+    """Commit as a member does: retry while its client is still completing the round."""
 
     def committed() -> bool:
         try:

@@ -21,7 +21,7 @@ _POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
 
 
 class WireRecord(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     key: bytes | None
     value: bytes | None
@@ -30,7 +30,7 @@ class WireRecord(NamedTuple):
 
 
 class RefusedError(Exception):
-    """The broker has refused a batch, with this error code."""
+    """The broker rejected a batch with this error code."""
 
 
 def write_records(bootstrap: str, topic: str, records: Sequence[WireRecord], *, partition: int = 0) -> int:
@@ -127,7 +127,7 @@ _CODECS, _APPEND_TIME, _CONTROL = 0x07, 0x08, 0x20
 
 
 def read_records(bootstrap: str, topic: str, *, partition: int = 0, start: int = 0) -> list[ReadRecord]:
-    """All records of a partition, also those of transactions that were aborted. Only batches without compression."""
+    """Return all records of a partition, including records of aborted transactions. Only for uncompressed batches."""
     host, port = bootstrap.split(",")[0].rsplit(":", 1)
     name = topic.encode()
     found: list[ReadRecord] = []

@@ -82,6 +82,7 @@ _HELD: Final = (
     "tests/unit/cli",
     "tests/unit/config",
     "tests/unit/events",
+    "tests/unit/fuzz",
     "tests/unit/history",
     "tests/unit/inspection",
     "tests/unit/http",
@@ -91,10 +92,13 @@ _HELD: Final = (
     "tests/unit/ports",
     "tests/unit/query",
     "tests/unit/registry",
+    "tests/unit/runtime",
     "tests/unit/serdes",
     "tests/unit/spark",
+    "tests/unit/simulation",
     "tests/unit/state",
     "tests/unit/system",
+    "tests/unit/testing",
     "tests/unit/topology",
 )
 """Files and folders whose text has been converted. A converted folder is added here; in the end this is everything."""

@@ -23,7 +23,7 @@ from streams_py.clients.factory import KafkaClients
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker, EmbeddedBroker
-from tests.beside import beside
+from tests.background import in_background
 from tests.waiting import PATIENCE_S
 from tests.waiting import until as wait_until
 
@@ -322,4 +322,4 @@ def steady_producer(application: Application, *, spacing_s: float) -> AbstractCo
             ended.wait(spacing_s)
         producer.close()
 
-    return beside(run)
+    return in_background(run)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.testing.broker import Broker
-from tests.beside import beside
+from tests.background import in_background
 
 from .history import Verdict, judge
 from .kit import Application, Instance, text, true_counts
@@ -51,7 +51,7 @@ class Numbered:
             while not ended.wait(spacing_s):
                 self.write(1)
 
-        return beside(run)
+        return in_background(run)
 
     def verdict(self) -> Verdict:
         seen = [((r.key() or b"").decode(), int(r.value() or b"-1")) for r in self._app.read()]

@@ -1,4 +1,4 @@
-"""Damaged bytes: nothing that reads them does what it must not, and the fuzzer would notice if it did."""
+"""Readers handle damaged bytes correctly, and the fuzzer finds readers that do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams_py.testing.fuzz.run import feed
 from streams_py.testing.fuzz.target import from_bytes
 
 PATIENT_S = 10.0
-"""Processor time is not asserted here: the machine may be busy."""
+"""Limit that disables the check of processor time, because the machine may be busy."""
 READS_ANYTHING = {"process_file"}
 REFUSES_EVERYTHING = {"serde_void"}
 

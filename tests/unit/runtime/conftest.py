@@ -1,4 +1,4 @@
-"""What tests of clients and of restoration share."""
+"""Fixtures shared by tests of clients and of restores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client whose stream threads are moved by the test."""
+"""A client whose stream threads the test moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.runtime.world import World, counting
 
 
 class FakeThread:
-    """A stream thread whose changes are made by the test. ``asked``: what the client asked of it."""
+    """A stream thread whose state changes the test makes. ``asked``: calls of the client."""
 
     def __init__(self, name: str, index: int, on_state: Any, on_error: Any, on_end: Any) -> None:
         self.name, self.index = name, index
@@ -74,7 +74,7 @@ class FakeThread:
 
 
 class Client:
-    """A KafkaStreams with fake threads, and what its listener heard."""
+    """A KafkaStreams with fake threads, and the calls of its listener."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.world = World(**{"in": 2, "out": 2})
@@ -108,5 +108,5 @@ class Client:
 
     @property
     def path(self) -> str:
-        """States heard of, in order."""
+        """Return the states that the listener received, in order."""
         return " ".join([self.heard[0][0].name, *(new.name for _, new in self.heard)]) if self.heard else ""

@@ -12,7 +12,7 @@ from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInf
 
 
 class FakeClock:
-    """A clock that only the test moves; sleeping moves it, too."""
+    """A clock that only the test moves; sleeping also moves it."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.now = now_ms
@@ -66,7 +66,7 @@ class FakeLog:
         self.starts: dict[TopicPartition, int] = {}
 
     def write(self, partition: TopicPartition, count: int, *, skip: int = 0) -> None:
-        """Append ``count`` records, then ``skip`` offsets without one (as transaction markers or compaction leave)."""
+        """Append ``count`` records, then ``skip`` offsets without records (transaction markers, compaction)."""
         end = self.ends.get(partition, 0)
         self.offsets.setdefault(partition, []).extend(range(end, end + count))
         self.ends[partition] = end + count + skip

@@ -1,4 +1,4 @@
-"""A state updater that only moves when told to."""
+"""A state updater that the test moves step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changel
 
 
 class Listener(RestoreListener):
-    """Writes down what it hears."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[object, ...]] = []
@@ -37,7 +37,7 @@ class Listener(RestoreListener):
 
 
 class StandbyListener(StandbyUpdateListener):
-    """Writes down what it hears."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.events: list[tuple[object, ...]] = []
@@ -57,7 +57,7 @@ class StandbyListener(StandbyUpdateListener):
 
 
 class Stepped(StateUpdater):
-    """Without its thread: :meth:`turn` is one round of it."""
+    """A state updater without its thread; :meth:`turn` runs one round."""
 
     def __init__(self, log: FakeLog, sharing: Callable[[FakeClock], Sharing] | None = None, **committed: int) -> None:
         self.log, self.clock, self.listener = log, FakeClock(), Listener()

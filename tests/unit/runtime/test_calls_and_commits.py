@@ -1,4 +1,4 @@
-"""Records under way in asynchronous calls when a commit is due, or when their task is taken away."""
+"""Records in asynchronous calls when a commit is due, or when their task is revoked."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_calls_that_outlast_a_transaction_begin_again_fewer_at_a_time(
 ) -> None:
     steps = Steps(world, asking(service), tmp_path, **EXACTLY_ONCE)
     steps.run({A: [tp("in-0")]})
-    world.write("in", *[b"%d" % number for number in range(9)])  # of one key: they wait for one another
+    world.write("in", *[b"%d" % number for number in range(9)])  # of one key: each waits for the previous one
     steps.turn()
     world.clock.advance(101)
     steps.turn()
@@ -197,7 +197,7 @@ def test_answer_that_was_half_sent_on_takes_the_transaction_back(service: Servic
 def test_results_out_of_a_cache_are_waited_for_when_their_task_is_taken_away(
     world: World, service: Service, tmp_path: Path, end: str
 ) -> None:
-    """Else the changelog would be ahead of the offsets after every ordinary restart."""
+    """Otherwise the changelog would be ahead of the offsets after every ordinary restart."""
     steps = Steps(world, asking_for_counts(service), tmp_path)
     steps.run({A: [tp("in-0")]})
     world.write("in", b"a", b"b")

@@ -1,4 +1,4 @@
-"""The table of changelogs decides what is read, what is complete, and which tasks an error concerns."""
+"""The table of changelogs decides which changelogs are read and complete, and which tasks an error concerns."""
 
 from __future__ import annotations
 

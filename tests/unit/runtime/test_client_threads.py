@@ -1,4 +1,4 @@
-"""Stream threads of a client: what becomes of it when they fail; threads that come and go."""
+"""Stream threads of a client: the client's state after failures, and threads that are added and removed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: C
 
 
 def test_thread_that_is_added_does_not_take_the_number_of_one_that_is_being_replaced(client: Client) -> None:
-    """The client would not know one of the two, and never close it."""
+    """Otherwise the client would lose track of one of the two, and never close it."""
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, _ = client.start()
     replace = first._on_end
@@ -228,7 +228,7 @@ def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> Non
 
 
 def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(client: Client) -> None:
-    """The others get its part of the cache, and metrics and health speak of it no more."""
+    """The other threads get its part of the cache, and metrics and health no longer include it."""
     shares: list[int] = []
     client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
     first, second = client.start()

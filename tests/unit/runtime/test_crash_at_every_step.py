@@ -1,9 +1,10 @@
-"""A commit is broken off at each of its steps, one after the other: by a kill, by a broker that does not answer, by a
-file system that fails. What is found afterwards is a committed state, and nothing is lost; under exactly-once nothing
-is there twice, either.
+"""A commit is interrupted at each of its steps: by a kill, by a broker that does not answer, by a failing file system.
 
-Steps are whatever the application asks of producer, group and file system, counted while it commits, gives a task up,
-and closes. Nobody lists them: a step that is added to the product is broken off, too.
+Afterwards the state must be a committed state, and nothing may be lost. Under exactly-once nothing may exist twice.
+
+The steps are all calls of the application to producer, group and file system while it commits, gives up a task, and
+closes. They are counted, not listed, so a new step of the product is also interrupted.
+
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ CHANGELOG = "app-counts-changelog"
 
 
 class KilledError(BaseException):
-    """The process ends here."""
+    """The process is killed at this point."""
 
 
 class Gate:
-    """Every step passes it; one of them does not get through."""
+    """Every step passes the gate; one of them is stopped there."""
 
     def __init__(self, broken: int | None, fault: str, *, exact: bool) -> None:
         self.passed: list[str] = []
@@ -55,7 +56,7 @@ class Gate:
             try:
                 raise error
             finally:
-                del error  # else its frames live on for a while, and the handles of files in them
+                del error  # otherwise its frames stay alive for some time, and with them open files
 
     def _error(self, step: str) -> BaseException:
         if self._fault == "kill":
@@ -66,7 +67,7 @@ class Gate:
 
 
 class FaultyProducer(WorldProducer):
-    """At-least-once: what is sent is in nobody's log before it is flushed; a crash leaves the beginning of it there."""
+    """At-least-once: records reach the log only when they are flushed; after a crash the log has a prefix of them."""
 
     def __init__(self, world: FaultyWorld) -> None:
         super().__init__(world)
@@ -106,7 +107,7 @@ class FaultyWorld(World):
         super().__init__(**{"in": 2, "out": 2, "app_counts_changelog": 2})
         self.gate = gate
         self.databases: list[TaskDatabase] = []
-        """All that the application has opened."""
+        """All objects that the application has opened."""
 
     def producer(self, thread_name: str) -> FaultyProducer:
         self.producers[thread_name] = made = FaultyProducer(self)
@@ -128,7 +129,7 @@ class FaultyWorld(World):
             self.write("in", b"x", key=key, partition=KEYS.index(key))
 
     def counts(self, topic: str, number: int) -> list[int]:
-        """Those of the key of an input partition, in a topic that has it in one partition."""
+        """Return the counts for the key of an input partition, from a topic that has it in one partition."""
         logs = [log for at, log in self.log.records.items() if at.topic == topic]
         return [int.from_bytes(one.value() or b"", "big") for log in logs for one in log if one.key() == KEYS[number]]
 
@@ -138,7 +139,7 @@ class FaultyWorld(World):
 
 @contextlib.contextmanager
 def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Writes to databases and checkpoint files pass the gate, before and after."""
+    """Let writes to databases and checkpoint files pass the gate, before and after each write."""
     gate, opened, attempt = world.gate, TaskDatabase.__init__, TaskDatabase._attempt
 
     def watched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,7 +165,7 @@ def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def end(steps: Steps, world: FaultyWorld, draw: random.Random) -> None:
-    """What the end of a process leaves: a prefix of what was sent, what was written to files, and no locks."""
+    """Return the state after the process was killed: a prefix of the sent records, written files, and no locks."""
     world.gate.is_open = True
     if isinstance(steps.producer, FaultyProducer):
         steps.producer.arrive(draw.randint(0, len(steps.producer._sent)))
@@ -175,7 +176,7 @@ def end(steps: Steps, world: FaultyWorld, draw: random.Random) -> None:
 
 
 def check_what_is_left(world: FaultyWorld, folder: Path, *, exact: bool) -> None:
-    """Files hold the fold of their changelog up to their position, and offsets promise no more than what came out."""
+    """Check that files equal their changelog up to their position, and that offsets do not exceed the output."""
     for number, key in enumerate(KEYS):
         changelog = TopicPartition(CHANGELOG, number)
         logged, out = world.counts(CHANGELOG, number), world.counts("out", number)
@@ -192,13 +193,13 @@ def check_what_is_left(world: FaultyWorld, folder: Path, *, exact: bool) -> None
 
 
 def check_the_end(world: FaultyWorld, steps: Steps, *, exact: bool) -> None:
-    """Everything was processed: once, or at least once."""
+    """Check that every record was processed once, or at least once."""
     for number, key in enumerate(KEYS):
         fed = len(world.records(TopicPartition("in", number)))
         assert world.committed_of(number) == fed
         logged, out = world.counts(CHANGELOG, number), world.counts("out", number)
         for found in (logged, out):
-            assert found == sorted(set(found))  # who starts over goes on from the fold of the changelog
+            assert found == sorted(set(found))  # after starting over, the count continues from the changelog
             assert found[-1] == logged[-1]
             assert found[-1] == fed if exact else found[-1] >= fed
         (running,) = [one for one in steps.parts.table.running() if one.id.partition == number]
@@ -208,7 +209,7 @@ def check_the_end(world: FaultyWorld, steps: Steps, *, exact: bool) -> None:
 
 
 def work(world: FaultyWorld, steps: Steps) -> None:
-    """Turns until everything is processed and committed."""
+    """Iterate until everything is processed and committed."""
     for _ in range(8):
         world.clock.sleep_ms(1_001)
         steps.turn()
@@ -244,7 +245,7 @@ def test_nothing_is_lost_and_files_are_a_committed_state_whichever_step_is_broke
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool, fault: str, cache: int
 ) -> None:
     def run(broken: int | None) -> list[str]:
-        """The steps that were tried."""
+        """Run all steps; return their number."""
         gate = Gate(broken, fault, exact=exact)
         world, folder, draw = FaultyWorld(gate), tmp_path / str(broken), random.Random(broken)
 

@@ -1,4 +1,4 @@
-"""Which errors of stores say that files are damaged, and how often a task is restored after them."""
+"""Which errors of stores indicate damaged files, and how many times a task is restored after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several errors is raised, and that none that costs a task is forgotten."""
+"""Which of several errors is raised; an error that closes a task is never forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelogs whose beginning was deleted: before a restoration, and while it runs."""
+"""Changelogs whose first records were deleted, before a restore or during it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_replay_continues_at_the_new_log_start_when_retention_overtakes_it(
     updater.turn()
     before = len(task.restored)
     assert 0 < before < 5_000
-    for start in (6_000, 8_000):  # again and again
+    for start in (6_000, 8_000):  # repeatedly
         log.starts[LOG] = start
         log.offsets[LOG] = [offset for offset in log.offsets[LOG] if offset >= start]
         updater.turn(2)

@@ -1,4 +1,4 @@
-"""The state directory is deleted under a stream thread: it ends with a sentence, and whoever follows has everything."""
+"""The state directory is deleted while a stream thread runs: the thread stops with an error, and no data is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def started(world: World, folder: Path, guarantee: str) -> Steps:
 
 
 def feed(world: World, steps: Steps, *values: bytes) -> None:
-    """One key for each partition; until they are committed."""
+    """Write one key to each partition, and iterate until they are committed."""
     for partition in (0, 1):
         world.write("in", *values, partition=partition, key=b"k%d" % partition)
     steps.turn(2)
@@ -42,7 +42,7 @@ def counts(steps: Steps) -> list[int]:
 
 
 def ends(steps: Steps) -> str:
-    """With what the thread ends when it is not in a loop of its own."""
+    """Return the error with which the thread stops, without its own loop."""
     with pytest.raises(StateError) as caught:
         steps.turn(3)
     steps.thread._fail(caught.value)
@@ -77,7 +77,7 @@ def test_next_commit_ends_the_thread_and_the_next_one_restores_all(
 def test_task_that_is_handed_over_from_a_deleted_directory_is_whole_elsewhere(
     world: World, tmp_path: Path, guarantee: str
 ) -> None:
-    """It has nothing to commit, and closing would flush."""
+    """The task has nothing to commit, and closing would flush."""
     steps = started(world, tmp_path / "one", guarantee)
     feed(world, steps, b"a", b"b")
     shutil.rmtree(tmp_path / "one")

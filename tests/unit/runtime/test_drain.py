@@ -1,4 +1,4 @@
-"""Handing tasks over before the end, and what probes are told, with threads whose changes are made by the test."""
+"""Handing over tasks before a close, and the answers of probes, with threads whose state changes the test makes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_drain_asks_every_thread_and_ends_when_all_have_handed_over(client: Clie
     client.made[0].is_drained = True
     added = client.streams.add_stream_thread()
     assert added is not None
-    assert "drain" in client.made[2].asked  # it must not get what the others gave away
+    assert "drain" in client.made[2].asked  # it must not get the tasks that the others handed over
     for thread in client.made:
         thread.is_drained = True
     draining.join()
@@ -85,7 +85,7 @@ def test_negative_time_out_is_refused(client: Client) -> None:
 
 @pytest.fixture
 def working(client: Client) -> Client:
-    """It processes state, other instances are there, and its threads end when they are asked to."""
+    """A client that processes state and is not alone in the group; its threads stop when requested."""
 
     def end(new: State, old: State) -> None:
         if new is State.PENDING_SHUTDOWN:
@@ -100,7 +100,7 @@ def working(client: Client) -> Client:
 
 
 def while_it_waits(client: Client, happens: Callable[[], object]) -> list[int]:
-    """Let something happen each time the client waits; how long it waits each time, in ms."""
+    """Call a function each time the client waits; return the durations of the waits in ms."""
     waits: list[int] = []
     sleep = client.streams._clock.sleep_ms
 
@@ -118,7 +118,7 @@ def refuse_to_wait(client: Client) -> None:
 
 
 def shut_down(client: Client) -> list[Any]:
-    """How each thread was asked to end: whether to leave, and within how many ms."""
+    """Return how each thread was requested to stop: whether to leave, and the time-out in ms."""
     return [asked for thread in client.made for asked in thread.asked if asked[0] == "shut down"]
 
 

@@ -1,4 +1,4 @@
-"""Signals to a program that calls ``run``: the first closes and says what that waits for, the second ends it."""
+"""Signals to a program in ``run``: the first closes it and logs what the close waits for, the second terminates it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Exactly-once: whatever goes wrong at whatever step of a commit, every effect is there once, and stores equal the fold
-of their changelog."""
+"""Exactly-once after any failure in a commit: every result exists once, and stores equal their changelogs."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ KEYS = (b"a", b"b")
 
 
 class KilledError(BaseException):
-    """The process ends here."""
+    """The process is killed at this point."""
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def open_steps(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> 
 
 
 def kill(steps: Steps) -> None:
-    """What SIGKILL leaves: what was committed to the database, and no locks."""
+    """Reduce the state to what SIGKILL leaves: committed data of the database, and no locks."""
     for one in steps.parts.table.all():
         database: Any = one.stores._database  # type: ignore[attr-defined]  # the real ones
         if database is not None:
@@ -57,7 +56,7 @@ def feed(world: World, *keys: bytes) -> None:
 
 
 def commit(steps: Steps) -> None:
-    """Turns until everything is processed and committed."""
+    """Iterate until everything is processed and committed."""
     for _ in range(8):
         steps.world.clock.sleep_ms(1_001)
         steps.turn()
@@ -71,7 +70,7 @@ def check(steps: Steps, world: World) -> None:
             found = [
                 int.from_bytes(record.value() or b"", "big") for log in logs for record in log if record.key() == key
             ]
-            assert found == sorted(set(found)), topic  # nothing twice, nothing out of order
+            assert found == sorted(set(found)), topic  # no record twice or out of order
             assert (found[-1] if found else 0) == fed
         (running,) = [one for one in steps.parts.table.running() if one.id.partition == number]
         stored = running.store("counts").get(key.decode())
@@ -81,7 +80,7 @@ def check(steps: Steps, world: World) -> None:
 
 @contextlib.contextmanager
 def failing_store(error: BaseException, *, after: bool, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Store commits that fail before or after they have happened."""
+    """Let store commits fail before or after they have taken effect."""
     real = TaskDatabase.commit
 
     def broken(self: TaskDatabase, positions: Any, inputs: Any) -> None:
@@ -95,7 +94,7 @@ def failing_store(error: BaseException, *, after: bool, monkeypatch: pytest.Monk
 
 
 def failing(steps: Steps, step: str, error: BaseException) -> None:
-    """The next time this step comes it fails."""
+    """Let the next call of this step fail."""
 
     def at(now: str) -> None:
         if now == step:
@@ -218,8 +217,10 @@ def test_tasks_that_stay_start_over_too_when_a_revocation_cannot_commit(
 def test_what_a_revocation_could_not_commit_is_in_no_later_transaction(
     world: World, open_steps: Callable[[], Steps], error: Exception
 ) -> None:
-    """The thread comes to start over only after the next revocation, which would commit the same transaction, without
-    the offsets of the tasks that are gone."""
+    """The thread starts over only after the next revocation.
+
+    That revocation would commit the same transaction without the offsets of the lost tasks.
+    """
     steps = open_steps()
     steps.run(BOTH)
     feed(world, b"a", b"b")
@@ -251,7 +252,7 @@ def test_nothing_is_restored_before_a_predecessors_transaction_is_ended(
 
 
 def test_member_without_a_generation_commits_nothing(world: World, open_steps: Callable[[], Steps]) -> None:
-    """A broker would take it unfenced."""
+    """A broker would accept it without fencing."""
     steps = open_steps()
     steps.run(BOTH)
     feed(world, b"a")

@@ -1,5 +1,4 @@
-"""Exactly-once where no record is at hand: processors that write when they begin, punctuators, and a rebalance that
-begins in the middle of a commit."""
+"""Exactly-once without a current record: processors that write on start, punctuators, rebalances during commits."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
 
 
 class Counting(Processor[bytes, bytes, bytes, bytes]):
-    """Counts how often it began, and how often it ticked, and says so; then it may be stopped."""
+    """Counts its starts and punctuations, and writes the counts; can be stopped."""
 
     then: Any = staticmethod(lambda: None)
 
@@ -40,7 +39,7 @@ class Counting(Processor[bytes, bytes, bytes, bytes]):
 
 
 class Closing(Counting):
-    """Writes when it ends, too."""
+    """Also writes on close."""
 
     def close(self) -> None:
         self._count(b"ends", 1)
@@ -83,7 +82,7 @@ def work(steps: Steps, turns: int = 6) -> None:
 
 
 def stopping(*errors: Exception | None) -> type[Counting]:
-    """A processor whose first inits fail with these, after they have written."""
+    """Return a processor whose first calls of ``init`` fail with these errors, after they have written."""
     left = list(errors)
 
     def then() -> None:
@@ -97,7 +96,7 @@ def stopping(*errors: Exception | None) -> type[Counting]:
 INTERRUPTIONS = {
     "away": BrokerUnavailableError("the queue is full"),
     "aborted": TaskCorruptedError("outcome unknown", {}),
-    "registry away": RegistryUnavailableError("nobody answers"),
+    "registry away": RegistryUnavailableError("no broker answers"),
 }
 
 
@@ -131,7 +130,7 @@ def test_running_tasks_whose_transaction_an_interrupted_init_has_joined_start_ov
 
 
 def test_init_that_is_stopped_for_longer_than_the_task_time_out_ends_the_thread(world: World, tmp_path: Path) -> None:
-    away = stopping(*(RegistryUnavailableError("nobody answers") for _ in range(100)))
+    away = stopping(*(RegistryUnavailableError("no broker answers") for _ in range(100)))
     steps = steps_of(world, starting(away), tmp_path, task_timeout_ms=20_000)
     steps.membership.round({A: [tp("in-0")]})
     with pytest.raises(TimeoutExceededError, match="could not initialise its processors"):
@@ -142,13 +141,13 @@ def test_init_that_is_stopped_for_longer_than_the_task_time_out_ends_the_thread(
 
 
 def test_what_a_punctuator_has_written_is_fenced_by_the_generation(world: World, tmp_path: Path) -> None:
-    """A broker looks at the generation of a member that sends offsets: a zombie that sends none is not fenced."""
+    """A broker checks the generation only if the member sends offsets: a zombie that sends none is not fenced."""
     steps = steps_of(world, starting(), tmp_path)
     steps.run({A: [tp("in-0")]})
     work(steps)
     ticks = len(said(world, b"ticks"))
     assert ticks
-    world.group_generation = steps.membership.generation + 1  # others have its partitions now
+    world.group_generation = steps.membership.generation + 1  # other members have its partitions now
     work(steps, 2)
     assert len(said(world, b"ticks")) == ticks
     assert world.names().count("initialize") == 2  # it starts over
@@ -175,7 +174,7 @@ def test_position_that_fences_a_transaction_is_that_of_the_next_record(
 
 
 def test_what_nobody_can_fence_is_aborted(world: World, tmp_path: Path) -> None:
-    """Processors that write when they end, after the last commit of their task."""
+    """Processors that write on close do so after the last commit of their task."""
     steps = steps_of(world, starting(Closing), tmp_path)
     steps.run({A: [tp("in-0")]})
     work(steps)
@@ -190,7 +189,7 @@ def test_what_nobody_can_fence_is_aborted(world: World, tmp_path: Path) -> None:
 
 
 def test_member_joins_again_only_after_a_commit_under_way(world: World, tmp_path: Path) -> None:
-    """With the next generation the transaction would be refused, and all tasks would start over."""
+    """With the next generation the transaction would be rejected, and all tasks would start over."""
     steps = steps_of(world, starting(), tmp_path)
     steps.run({A: [tp("in-0")]})
     world.write("in", b"x")
@@ -265,7 +264,7 @@ def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_af
 def test_thread_whose_producer_is_given_up_again_and_again_before_it_can_write_ends_after_the_task_time_out(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client library does not keep to a time-out, so it is not even said that nobody answers."""
+    """The client library ignores a time-out, so not even the error of an unavailable broker is reported."""
     steps = steps_of(world, starting(), tmp_path, task_timeout_ms=60_000)
 
     def overdue(timeout_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Committed offsets of a coordinator that has not read all of its log: older ones, or none."""
+"""Committed offsets from a coordinator that has not read its whole log: older ones, or none."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets
 def test_under_exactly_once_nothing_is_believed_against_what_this_process_has_committed(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, told: OffsetAndMetadata | None
 ) -> None:
-    """The coordinator broke off reading its log: it says the same until it is started again."""
+    """The coordinator stopped reading its log too early, and returns the same offsets until it restarts."""
     steps = Steps(
         world, counting(), tmp_path, processing_guarantee="exactly_once_v2", dsl_store_suppliers_class="in_memory"
     )
@@ -198,7 +198,7 @@ def test_under_exactly_once_another_process_doubts_for_longer_what_a_member_has_
 
 
 def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable[..., Steps], world: World) -> None:
-    """The coordinator continues to read its log, and every answer is newer."""
+    """The coordinator continues to read its log, so every answer is newer."""
     steps = counter(dsl_store_suppliers_class="in_memory")
     steps.run(ONE)
     count(steps, 40)
@@ -295,7 +295,7 @@ def test_first_task_of_an_application_is_not_doubted(
 
 
 def test_other_partitions_of_a_doubted_answer_wait_as_well(world: World, tmp_path: Path) -> None:
-    """What one of them has is from before the end of the coordinator's log; so may be what the others have."""
+    """One partition's answer is from before the end of the coordinator's log, so the others may be, too."""
     steps = Steps(world, copying(), tmp_path)
     steps.run(ONE)
     count(steps, 5)
@@ -336,7 +336,7 @@ def test_state_that_is_restored_from_the_beginning_says_nothing_of_what_was_comm
 def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_have(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic is the changelog of its own table, and is read for it as far as the group has committed."""
+    """The topic is the table's changelog, and is read for the table up to the committed offset."""
     builder = StreamsBuilder()
     table = builder.table("in", key=serdes.BYTES, value=serdes.BYTES, materialized=Materialized("copy"))
     table.to_stream().to("out", key=serdes.BYTES, value=serdes.BYTES)
@@ -364,7 +364,7 @@ def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_
 def test_table_whose_offsets_were_reset_is_doubted_once(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its files say that more was committed than the group has by now, until it has processed that again."""
+    """Its files claim a higher committed offset than the group has now, until the records are processed again."""
     builder = StreamsBuilder()
     builder.table("in", key=serdes.BYTES, value=serdes.BYTES, materialized=Materialized("copy"))
     topology = builder.build({"topology.optimization": "all"})

@@ -1,7 +1,8 @@
-"""A copy that has read its changelogs to the end has lag 0 for its member and for any leader, whatever they end in.
+"""A copy that has read its changelogs to the end has lag 0 for its member and for any leader, however they end.
 
-A changelog can be empty behind a start above 0, or end in transaction markers or compacted offsets. No record says then
-that the copy is complete: the position of the consumer does.
+A changelog can be empty with a start above 0, or end in transaction markers or compacted offsets. Then no record shows
+that the copy is complete, but the position of the consumer does.
+
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ENDINGS = [emptied, markers_last, markers_only, compacted_end, records_only]
 
 
 class Offsets(FakeStores):
-    """Stores of which only the offsets count."""
+    """Stores in which only the offsets matter."""
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
         self.changelog_offsets[changelog] = records[-1].offset()
@@ -96,7 +97,7 @@ def test_member_asks_once_for_the_promotion_of_a_copy_at_the_end(
     read_to_the_end(updater)
     assert promotion.reason(1_000, updater.standbys) is not None
     promotion.subscribed({TASK: copy.offset_sum() or 0})
-    promotion.assigned([TASK])  # the leader leaves it where it is
+    promotion.assigned([TASK])  # the leader does not move it
     updater.clock.now += 200
     updater.turn()
     assert promotion.reason(1_000_000, updater.standbys) is None
@@ -148,7 +149,7 @@ def test_position_of_a_lost_state_is_forgotten() -> None:
 
 
 def test_restoration_of_a_promoted_copy_still_begins_after_its_last_record(log: FakeLog) -> None:
-    """The position that the consumer gave decides where tasks go, never which records a store skips."""
+    """The position of the consumer affects the assignment, but never which records a store skips."""
     markers_last(log)
     updater, copy = Stepped(log), copy_of()
     updater.add(copy)
@@ -167,7 +168,7 @@ def test_lag_for_queries_counts_the_position_of_the_copy(log: FakeLog) -> None:
 
 
 def test_position_of_a_restoration_does_not_outlive_the_running_task() -> None:
-    """Its changelog may be created again while it runs: then the position is one in a topic that is gone."""
+    """Its changelog may be recreated while it runs. The position then belongs to a deleted topic."""
     kit = counting_kit(start=False)
     kit.task.initialize()
     kit.task.note_position(COUNTS, 1_000)

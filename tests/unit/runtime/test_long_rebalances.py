@@ -1,4 +1,4 @@
-"""Rebalances that take longer than a transaction may: a member that is slow to join holds the whole group up."""
+"""Rebalances that take longer than a transaction may, because a member that joins slowly delays the whole group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def steps_of(world: World, folder: Path, **config: str) -> Steps:
 
 
 def wait_in_rebalance(steps: Steps, duration_ms: int) -> None:
-    """The loop continues, a record arrives every 100 ms, and the group waits for another member."""
+    """Iterate while a record arrives every 100 ms, and the group waits for another member."""
     for _ in range(duration_ms // 100):
         steps.world.write("in", b"x")
         steps.world.clock.sleep_ms(100)
@@ -35,7 +35,7 @@ def wait_in_rebalance(steps: Steps, duration_ms: int) -> None:
 
 
 def transactions(world: World) -> list[tuple[int, int]]:
-    """What was committed: the offset, and in which generation."""
+    """Return the committed transactions: (offset, generation)."""
     return [(entry[1][tp("in-0")], entry[2]) for entry in world.diary if entry[0] == "transaction"]
 
 
@@ -61,7 +61,7 @@ def test_no_transaction_lasts_for_its_time_out_however_long_a_rebalance_takes(wo
 
 
 def test_short_rebalance_commits_nothing(world: World, tmp_path: Path) -> None:
-    """A commit that is on its way when the next generation begins is refused."""
+    """A commit that is pending when the next generation starts is rejected."""
     steps = steps_of(world, tmp_path)
     steps.run(BOTH)
     steps.membership.join()
@@ -78,7 +78,7 @@ def test_transaction_in_a_rebalance_has_the_generation_that_is_being_formed(worl
     wait_in_rebalance(steps, TIMEOUT_MS)
     assert {generation for _, generation in transactions(world)} == {before}
     world.diary.clear()
-    steps.membership.joins = True  # everybody has joined; the leader takes its time
+    steps.membership.joins = True  # all members have joined; the leader is still assigning
     world.group_generation = before + 1
     wait_in_rebalance(steps, TIMEOUT_MS)
     assert {generation for _, generation in transactions(world)} == {before + 1}
@@ -129,7 +129,7 @@ def test_last_commit_has_the_generation_that_is_being_formed_when_a_rebalance_do
 def test_last_commit_is_not_one_of_a_member_that_has_joined_again_without_its_tasks(
     world: World, tmp_path: Path, how: str
 ) -> None:
-    """A broker would take it: it looks who commits, not for what. The new owner has begun with the same records."""
+    """A broker would accept it: it checks the member, not the partitions. The new owner started with equal records."""
     steps = steps_of(world, tmp_path, max_poll_interval_ms="1")
     steps.run(BOTH)
     world.write("in", b"x")
@@ -152,7 +152,7 @@ def test_last_commit_is_not_one_of_a_member_that_has_joined_again_without_its_ta
 
 
 def test_member_that_may_be_none_commits_nothing_in_a_rebalance(world: World, tmp_path: Path) -> None:
-    """And does not count the time against ``task.timeout.ms``."""
+    """And the time does not count against ``task.timeout.ms``."""
     steps = steps_of(world, tmp_path, task_timeout_ms="10000")
     steps.run(BOTH)
     world.write("in", b"x")
@@ -182,7 +182,7 @@ def test_offsets_alone_wait_for_the_end_of_a_rebalance(world: World, tmp_path: P
 
 
 def test_work_goes_on_when_uncommitted_writes_fill_memory_in_a_rebalance(world: World, tmp_path: Path) -> None:
-    """They are brought to the disk, with the positions in the changelogs that belong to them."""
+    """They are written to disk, together with the matching changelog positions."""
     steps = steps_of(
         world,
         tmp_path,

@@ -1,4 +1,4 @@
-"""The state updater, turn by turn: no thread of its own here, every round is called by the test."""
+"""The state updater without its thread: the test calls every round."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_active_is_restored_after_its_checkpoint_when_it_has_one(log: FakeLog) -
 
 
 def test_running_tasks_wait_for_nothing_that_is_done_for_others(log: FakeLog) -> None:
-    """What their thread asks with every turn, while a batch is written, or a checkpoint is forced to the disk."""
+    """Its thread's calls in each iteration must not wait while a batch or a checkpoint is written to disk."""
     updater = Stepped(log)
     updater.add(active(LOG))
     with ThreadPoolExecutor() as pool, updater._lock:
@@ -94,7 +94,7 @@ def test_task_is_corrupted_when_its_changelog_stays_shorter_than_its_checkpoint(
 def test_source_changelog_is_not_rewound_when_the_group_has_committed_less_than_the_checkpoint(log: FakeLog) -> None:
     log.write(LOG, 9)
     updater, task = Stepped(log), active(LOG, checkpoint={LOG: 6}, source_changelogs=[LOG])
-    updater.add(task)  # nothing committed at all: suspect, but possible after a reset of the group's offsets
+    updater.add(task)  # nothing is committed: suspect, but possible after a reset of the group's offsets
     updater.turn(5)
     assert updater.drain_restored() == []
     updater.clock.now += 1_000
@@ -243,10 +243,10 @@ def test_removed_active_is_reported_as_suspended_when_it_was_not_done(log: FakeL
     updater, task = Stepped(log), active(LOG, OTHER)
     updater.add(task)
     updater._request_ends()
-    log.ends[OTHER] = 1  # the gap is not seen yet
+    log.ends[OTHER] = 1  # the gap is not detected yet
     updater.turn()
     assert updater.remove(task.id) is task
-    assert updater.listener.events[-1][0] == "batch"  # the caller may hold a lock: the updater's thread tells it
+    assert updater.listener.events[-1][0] == "batch"  # the caller may hold a lock: the updater's thread calls it
     updater._listener_calls.deliver()
     assert updater.listener.events[-1] == ("suspended", OTHER, 1)
 
@@ -300,7 +300,7 @@ def test_restoration_starts_with_its_end_known_when_a_task_is_added_in_the_middl
     updater = Stepped(log)
     late = FakeTask(TaskId(0, 0), [LOG], is_active=True)
     updater._request_ends()
-    updater.add(late)  # after the ends were asked for, before the partitions are assigned
+    updater.add(late)  # after the end offsets were requested, before the partitions are assigned
     updater._assign(updater.consumer)
     assert updater.listener.events == []
     assert updater.consumer.assignments == [{}]
@@ -335,7 +335,7 @@ def test_changelog_without_a_leader_holds_up_its_own_task_only_until_the_task_ti
         updater.add(task)
     updater.turn(2)
     assert updater.drain_restored() == [other]
-    assert updater.admin.asked == [{OTHER}]  # a request with the other one would wait for its leader
+    assert updater.admin.asked == [{OTHER}]  # a request for both would wait for the leader of the other one
     updater.clock.now += 5001
     updater.turn()
     [(failed, error)] = updater.drain_failed()
@@ -379,7 +379,7 @@ def test_records_that_are_there_are_taken_before_anything_else_is_asked(log: Fak
 
 
 def test_consumer_hears_at_once_of_a_changelog_that_has_ended(log: FakeLog) -> None:
-    """It goes on reading it otherwise: a source topic has more than its table may have."""
+    """Otherwise it would continue reading: a source topic may have more records than its table may contain."""
     log.write(LOG, 10_000)
     log.write(OTHER, 10_000)
     updater, first = Stepped(log), active(LOG, source_changelogs=[LOG])
@@ -410,8 +410,10 @@ def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
 
 
 def test_topics_that_others_write_are_not_among_those_that_only_a_former_owner_may_hold_up(log: FakeLog) -> None:
-    """A transaction in a changelog that is restored is a dead member's, and is ended; in a source topic it may be that
-    of a member which writes there now."""
+    """An open transaction in a changelog belongs to a dead member, and is ended.
+
+    In a source topic it may belong to a member that is writing now.
+    """
     log.write(LOG, 3)
     log.write(OTHER, 3)
     updater = Stepped(log)
@@ -447,8 +449,8 @@ def test_copies_that_come_together_are_asked_about_once_and_not_again_before_lon
     updater.turn(20)
     assert sorted(task.restored) == [(LOG, 0), (LOG, 1), (OTHER, 0), (OTHER, 1)]
     assert updater.admin.described == [{LOG.topic, OTHER.topic}]
-    assert updater.admin.asked == []  # where they end is nobody's business
-    updater.admin.topic_ids[LOG.topic] = "created anew under it, and grown past its position"
+    assert updater.admin.asked == []  # their end offsets are not needed
+    updater.admin.topic_ids[LOG.topic] = "recreated, and longer than its position"
     updater.clock.now += 300_000
     updater.turn()
     assert [failed for failed, _ in updater.drain_failed()] == [task]

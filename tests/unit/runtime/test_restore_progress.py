@@ -1,4 +1,4 @@
-"""Progress of restorations, and calls of their listeners."""
+"""Progress of restores, and calls of their listeners."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog:
 
 def test_updater_says_what_it_spends_its_time_on() -> None:
     meter = RestoreMeter("updater", dict)
-    meter.spent("idle", 1_000)  # nobody knows since when
+    meter.spent("idle", 1_000)  # the start time is unknown
     for activity, now_ms in (
         ("active-restore", 1_300),
         ("checkpoint", 1_400),
@@ -128,7 +128,7 @@ def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
         assert updater.remove(task.id) is task
     finally:
         listener.go_on.set()
-    until(lambda: consumer.closed, "the updater's thread to end by itself")
+    until(lambda: consumer.closed, "the updater's thread to stop")
 
 
 def test_end_of_a_restoration_is_told_before_the_task_is_handed_over_and_once(log: FakeLog) -> None:
@@ -182,7 +182,7 @@ def test_standby_listener_hears_where_a_copy_begins_how_it_grows_and_why_it_ends
 
 
 def test_standby_listener_hears_of_a_copy_that_turns_out_to_be_corrupted(log: FakeLog) -> None:
-    """Its task starts over, and the copy with it."""
+    """Its task starts over, together with the copy."""
     log.write(LOG, 10)
     updater, task = Stepped(log), standby(LOG, checkpoint={LOG: 3})
     updater.add(task)

@@ -1,4 +1,4 @@
-"""Large restorations that another process has a part in."""
+"""Large restores that are shared with another process."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FakeSorter:
 
 
 class Shared(Stepped):
-    """Restorations from 40 records on are shared, in parts of 10 at least; 10 records are read at a time."""
+    """Restores of 40 records or more are shared, in parts of at least 10; 10 records are read at a time."""
 
     def __init__(self, log: FakeLog, *, can_start: bool = True) -> None:
         self.sorters: list[FakeSorter] = []
@@ -71,7 +71,7 @@ class Shared(Stepped):
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """What the last process was given."""
+        """Return the parts that the last process got."""
         return [(part.start, part.end) for part in self.sorters[-1].begun]
 
 
@@ -163,7 +163,7 @@ def test_part_that_fails_elsewhere_is_read_here(log: FakeLog, fails: str, caplog
     assert f"offsets 60 to 110 of changelog {LOG} are read by this process" in told
     updater.add(filled(LOG))
     updater.turn(3)
-    assert len(updater.sorters) == 1  # not another one so soon
+    assert len(updater.sorters) == 1  # not another one this soon
 
 
 def test_process_that_goes_on_is_waited_for(log: FakeLog) -> None:
@@ -189,7 +189,7 @@ def test_parts_of_a_task_that_is_taken_away_are_dropped(log: FakeLog, tmp_path: 
     updater.sorters[0].finish(str(written[0]))
     updater.turn()
     assert len(updater.parts) == 2
-    written.append(tmp_path / f"{updater.sorters[0].begun[1].name}-0.sst")  # of a part that is not complete
+    written.append(tmp_path / f"{updater.sorters[0].begun[1].name}-0.sst")  # of an incomplete part
     written[1].write_bytes(b"sorted")
     assert updater.remove(task.id) is task
     assert updater.sorters[0].is_closed
@@ -211,13 +211,13 @@ def test_disk_that_is_full_of_what_another_process_wrote_is_freed_of_it(log: Fak
         file.write_bytes(b"sorted")
     updater.sorters[0].error = StreamsError("no space left")
     updater.turn()
-    assert [file.exists() for file in files] == [False, False, True]  # the last one is of another part
+    assert [file.exists() for file in files] == [False, False, True]  # the last one belongs to another part
     updater.turn(20)
     assert offsets(task) == list(range(110))
 
 
 def test_disk_catches_up_with_each_file(log: FakeLog) -> None:
-    """Beyond a number of files RocksDB stops who writes, who holds the interpreter's lock."""
+    """Above a number of files, RocksDB blocks writers, which then hold the interpreter's lock."""
     updater, task = Shared(log), filled(LOG)
     updater.add(task)
     updater.turn(20)

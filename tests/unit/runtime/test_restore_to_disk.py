@@ -1,4 +1,4 @@
-"""The state updater, turn by turn: what it restores comes to the disk."""
+"""The state updater without its thread: restored records reach the disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_what_was_restored_is_flushed_once_at_the_end(log: FakeLog) -> None:
     updater.turn(5)
     assert updater.drain_restored() == [task]
     assert task.flushed_after == [9_003]
-    assert task.is_ready  # whoever gets it works on others meanwhile
+    assert task.is_ready  # the other thread works on others meanwhile
 
 
 def test_others_are_restored_while_a_task_comes_to_the_disk(log: FakeLog) -> None:

@@ -1,4 +1,4 @@
-"""A store that is restored from its source topic has what processing put into it, whatever the topic contains."""
+"""A store restored from its source topic equals the result of processing, whatever the topic contains."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def build(
     extractor: TimestampExtractor | None = None,
     store: Materialized[Any, Any] | None = None,
 ) -> Topology:
-    """A table that reuses its source topic."""
+    """Build a table that reuses its source topic."""
     builder = StreamsBuilder(key=key, value=value)
     builder.table("in", materialized=store or Materialized("t"), timestamp_extractor=extractor)
     return builder.build({"topology.optimization": "all"})
 
 
 class Run:
-    """Tasks of one topology, one after the other, each with a store of its own."""
+    """Tasks of one topology, one after the other, each with a separate store."""
 
     def __init__(self, topology: Topology, handler: Handler, path: Path | None = None) -> None:
         self.nodes = topology.subtopology(0)
@@ -128,7 +128,7 @@ def closed_rows(task: Task) -> list[Row]:
 
 
 def records_of(*entries: tuple[bytes | None, bytes | None, int]) -> list[RawRecord]:
-    """Records at the offsets 0, 2, 4, ...: a topic has gaps."""
+    """Create records at the offsets 0, 2, 4, ...: a topic has gaps."""
     return [
         MemoryRecord("in", 0, 2 * number, key, value, timestamp_ms=time_ms)
         for number, (key, value, time_ms) in enumerate(entries)
@@ -175,7 +175,7 @@ def test_restored_table_equals_the_processed_one(kind: str, extractor: str, stor
     times = st.integers(0, 300) if extractor == "none" else st.integers(-3, 300)
     entry = st.tuples(st.sampled_from([None, *keys]), st.sampled_from([None, *values]), times)
     entries = data.draw(st.lists(entry, min_size=1, max_size=12))
-    if extractor == "partition time":  # needs a time to begin with
+    if extractor == "partition time":  # needs an initial time
         entries = [(keys[0], None, 5), *entries]
     records = records_of(*entries)
     run = Run(build(key, value, extractor=EXTRACTORS[extractor], store=STORES[store]), log_and_continue)

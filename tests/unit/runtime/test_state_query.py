@@ -1,5 +1,4 @@
-"""Typed queries (KIP-796): which partitions answer, in which state, how far they are, and what each kind of store
-answers."""
+"""Typed queries (KIP-796): partitions that answer, their state and position, and answers by kind of store."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
 
 
 class Client:
-    """A client around one stepped thread."""
+    """A client with one stepped thread."""
 
     def __init__(self, world: World, folder: Path) -> None:
         self.steps = Steps(world, counting(), folder)
@@ -67,7 +66,7 @@ def world() -> World:
     for partition in (0, 1):
         count = (10 + partition).to_bytes(8, "big")
         made.log.produce("app-counts-changelog", count, b"old-%d" % partition, partition, None, 1, None)
-        made.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # stores without that are doubted
+        made.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # otherwise the stores would be suspect
     return made
 
 
@@ -133,7 +132,7 @@ def test_position_is_that_of_the_last_record_processed(world: World, client: Cli
     ahead = client.ask(KeyQuery("new"), bound={"in": {0: 2}})
     assert ahead.partitions[0].failure is FailureReason.NOT_UP_TO_BOUND
     assert ahead.partitions[0].position == {"in": {0: 1}}
-    assert ahead.partitions[1].is_success  # nothing was said of it
+    assert ahead.partitions[1].is_success  # it was not mentioned
     assert client.ask(KeyQuery("new"), bound={"in": {0: 2}}, require_active=True).only is not None
 
 
@@ -321,7 +320,7 @@ def test_store_of_another_kind_does_not_know_the_query(driver: TopologyTestDrive
 
 
 class Leaders(Query[list[tuple[str, int]]]):
-    """A query of one's own."""
+    """A custom query."""
 
     count = 5
 

@@ -1,4 +1,4 @@
-"""Which instance has a key or a store, and how far the copies here are behind."""
+"""The instance of a key or a store, and the lags of the local copies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_key_serde_and_partitioner_of_the_caller_decide(known: StoreHosts) -> No
 
 
 def test_partition_that_no_instance_with_an_address_has_is_not_available() -> None:
-    some = hosts(HostView(active={TWO: {tp("in-2")}}))  # the others have no application.server
+    some = hosts(HostView(active={TWO: {tp("in-2")}}))  # the others have no application.server setting
     assert some.of_key("counts", key_in(2), key_serde=None, partitioner=None).active_host == TWO
     assert not some.of_key("counts", key_in(1), key_serde=None, partitioner=None).is_available
 
@@ -134,7 +134,7 @@ def test_lag_of_a_copy_is_what_it_lacks_and_a_running_active_has_none(tmp_path: 
     changelog = "app-counts-changelog"
     for partition in (0, 1):
         world.log.produce(changelog, (1).to_bytes(8, "big"), b"k", partition, None, 1, None)
-        world.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # stores without that are doubted
+        world.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # otherwise the stores would be suspect
     steps = Steps(world, counting(), tmp_path)
     steps.run({task("0_0"): [tp("in-0")]}, standby={task("0_1"): [tp("in-1")]})
     for partition in (0, 1):
@@ -143,7 +143,7 @@ def test_lag_of_a_copy_is_what_it_lacks_and_a_running_active_has_none(tmp_path: 
     lags = store_partition_lags(steps.thread.shown_tasks, world.admin())
     assert lags == {"counts": {0: LagInfo(4, 4), 1: LagInfo(1, 4)}}
     assert [lag.lag for lag in lags["counts"].values()] == [0, 3]
-    del world.topics[changelog]  # nobody can say the end
+    del world.topics[changelog]  # no broker reports the end offset
     assert store_partition_lags(steps.thread.shown_tasks, world.admin()) == {}
     steps.close()
     assert store_partition_lags(steps.thread.shown_tasks, world.admin()) == {}

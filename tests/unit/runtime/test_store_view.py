@@ -1,4 +1,4 @@
-"""Which stores may be read, and when: KIP-535's rules, one by one."""
+"""Which stores may be read, and when: the rules of KIP-535."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
-from tests.beside import beside
+from tests.background import in_background
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 from tests.waiting import PATIENCE_S
 
@@ -32,7 +32,7 @@ BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
 
 
 class Reader:
-    """A client around one stepped thread."""
+    """A client with one stepped thread."""
 
     def __init__(self, world: World, folder: Path, topology: Any = None, **config: Any) -> None:
         self.world = world
@@ -52,7 +52,7 @@ def world() -> World:
     for partition in (0, 1):
         count = (10 + partition).to_bytes(8, "big")
         made.log.produce("app-counts-changelog", count, b"old-%d" % partition, partition, None, 1, None)
-        made.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # stores without that are doubted
+        made.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # otherwise the stores would be suspect
     return made
 
 
@@ -68,7 +68,7 @@ def test_all_running_actives_are_read_as_one(world: World, reader: Reader) -> No
     view = reader.view()
     assert (view.get("old-0"), view.get("old-1"), view.get("new"), view.get("none")) == (10, 11, 2, None)
     assert dict(view.all()) == {"old-0": 10, "old-1": 11, "new": 2}
-    assert view.approximate_num_entries() == 2  # what is only in the cache is not counted
+    assert view.approximate_num_entries() == 2  # entries that are only in the cache are not counted
     world.clock.advance(2000)
     reader.steps.turn()
     assert view.approximate_num_entries() == 3
@@ -256,7 +256,7 @@ def test_scan_does_not_end_as_if_complete_when_its_store_is_closed_meanwhile(rea
 
 
 def test_readers_of_rocksdb_get_the_truth_or_a_retriable_error_while_tasks_come_and_go(tmp_path: Path) -> None:
-    """Commits, closed and restored tasks on one thread, readers on others."""
+    """Tasks commit, close and restore on one thread, while other threads read."""
     world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
     reader = Reader(world, tmp_path, **{"dsl.store.suppliers.class": "rocksdb", "statestore.cache.max.bytes": 0})
     reader.steps.run(BOTH)
@@ -274,7 +274,7 @@ def test_readers_of_rocksdb_get_the_truth_or_a_retriable_error_while_tasks_come_
             except InvalidStateStoreError as error:
                 answers["retriable" if error.retriable else error] += 1
 
-    with beside(read, threads=2):
+    with in_background(read, threads=2):
         for turn in range(12):
             world.clock.advance(2000)
             world.write("in", b"x", partition=1, key=b"other")

@@ -1,6 +1,7 @@
 """Histories of two instances: moves, copies, failures at any step (see :mod:`.two_instances`).
 
-43 once counted a record twice: a transaction that a revocation could not commit was committed by the next one.
+Seed 43 once counted a record twice: a transaction that a revocation could not commit was committed by the next one.
+
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Two instances of one application in one world: tasks that move between them, and faults drawn from a seed.
 
-Everything happens on the test's thread, step by step, so a seed is a history. What must hold in the end is in
-:meth:`TwoInstances.check`: under exactly-once every effect is there once and in order; without, nothing is lost; and
-every store, a copy's too, equals the fold of its changelog."""
+Everything happens on the test's thread, step by step, so each seed gives one history. :meth:`TwoInstances.check` checks
+the end of a history. Under exactly-once every result exists once and in order; otherwise nothing is lost. And every
+store, including copies, equals its compacted changelog.
+
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ _TICKS = b"ticks"
 
 
 class _KilledError(BaseException):
-    """The process ends here."""
+    """The process is killed at this point."""
 
 
 class _Counting(Processor[bytes, bytes, bytes, int]):
-    """Counts by key, and its own ticks."""
+    """Counts by key, and counts its own punctuations."""
 
     def init(self, context: Any) -> None:
         self._context, self._counts = context, context.get_state_store("counts")
@@ -72,18 +74,18 @@ class TwoInstances:
     """``log`` is the history of the seed so far."""
 
     def __init__(self, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(updater, "_RECORDS_MAX", 2)  # a restoration takes many rounds
+        monkeypatch.setattr(updater, "_RECORDS_MAX", 2)  # a restore takes many rounds
         monkeypatch.setattr(bundles, "_ENTRIES_MIN", 1)
         self.log: list[tuple[object, ...]] = []
         self._dice = dice = random.Random(seed)
         self._exactly_once = dice.random() < 0.6
         self._kind = dice.choice(["table", "store", "cached store"])
-        self._is_tight = seed % 4 == 2  # no room in memory for what is not committed, in rebalances neither
-        self._persistent = dice.random() < 0.4 or self._is_tight  # opening files is what takes the time of these tests
+        self._is_tight = seed % 4 == 2  # no memory for uncommitted writes, also during rebalances
+        self._persistent = dice.random() < 0.4 or self._is_tight  # opening files takes most of the time of these tests
         self._cache = dice.choice([0, 1 << 20])
         self._world = World(**{"in": _TASKS, "out": _TASKS, "app_counts_changelog": _TASKS})
         self._folder = folder
-        self._full_in = 0  # so many commits of stores until the disk is full
+        self._full_in = 0  # number of store commits until the disk is full
         self._patch_disk(monkeypatch)
         self._owners: list[int | None] = [None] * _TASKS
         self._instances = [self._started(one) for one in _BOTH]
@@ -121,7 +123,7 @@ class TwoInstances:
         self._instances[number] = self._started(number)
 
     def _kill(self, number: int) -> None:
-        """What SIGKILL leaves: what was committed to the databases, and no locks."""
+        """Return the state that SIGKILL leaves: committed data of the databases, and no locks."""
         killed = self._instances[number]
         for one in killed.parts.table.all():
             database: Any = one.stores._database  # type: ignore[attr-defined]  # the real ones
@@ -155,7 +157,7 @@ class TwoInstances:
                 steps.membership.lose()
 
     def end(self) -> None:
-        """Close everything without a word."""
+        """Close everything without reporting errors."""
         for number in _BOTH:
             self._kill(number)
             self._instances[number].instance.directory.close()
@@ -163,7 +165,7 @@ class TwoInstances:
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def run(self, steps: int = 60) -> None:
-        """Moves, records and faults; then everything calms down."""
+        """Run moves, records and faults; then process everything without faults."""
         dice = self._dice
         things: dict[Callable[[], None], int] = {
             self._feed: 35,
@@ -209,7 +211,7 @@ class TwoInstances:
         return found
 
     def _move(self) -> None:
-        """A cooperative rebalance: who loses tasks gives them up in a first round, and others get them in a second."""
+        """Run a cooperative rebalance: members first revoke tasks, and others get them in a second round."""
         dice, before = self._dice, self._owned()
         after = [dice.choice(_BOTH) for _ in range(_TASKS)]
         copies = dice.random() < 0.6
@@ -266,7 +268,7 @@ class TwoInstances:
         dice = self._dice
         step = dice.choice(["produce", "commit", "committed"])
         errors: list[BaseException] = [TaskCorruptedError("unknown", {}), TaskMigratedError("fenced"), _KilledError()]
-        if step != "committed":  # what is committed is never only "away"
+        if step != "committed":  # committed records are never only in transit
             errors.append(BrokerUnavailableError("away"))
         error = dice.choice(errors)
 

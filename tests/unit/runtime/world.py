@@ -1,8 +1,9 @@
-"""Kafka without Kafka for one application instance, and a stream thread that only moves when told to.
+"""A simulated Kafka for one application instance, and a stream thread that the test moves step by step.
 
-:class:`World` holds topics, committed offsets and a diary of everything that clients were asked, in order. Its clients
-implement the runtime's ports. :class:`Steps` is an instance with one stream thread whose loop, state updater and group
-membership are all called by the test, one step at a time, on the test's own thread.
+:class:`World` holds topics, committed offsets and an ordered diary of all client calls. Its clients implement the
+runtime's ports. :class:`Steps` is an instance with one stream thread. The test calls its loop, state updater and group
+membership step by step, on the test's own thread.
+
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class World:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.diary: list[tuple[Any, ...]] = []
         self.away = False
-        """True: every request fails as when no broker answers."""
-        self.group_generation: int | None = None  # the group's, when it is another than its member's
+        """True: every request fails as if no broker answered."""
+        self.group_generation: int | None = None  # the group's strategy, if it is not its member's
         self.memberships: dict[str, WorldMembership] = {}
         self.consumers: dict[str, WorldConsumer] = {}
         self.producers: dict[str, MemoryProducer] = {}
@@ -84,7 +85,7 @@ class World:
 
     def check_there(self) -> None:
         if self.away:
-            raise BrokerUnavailableError("nobody answers")
+            raise BrokerUnavailableError("no broker answers")
 
     # -- the port Clients ----------------------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class World:
 
 
 class _Counts(dict[str, int]):
-    """Partition counts of a world's topics, as they are now."""
+    """Current partition counts of a world's topics."""
 
     def __init__(self, topics: Mapping[str, int]) -> None:
         super().__init__()
@@ -210,7 +211,7 @@ class WorldConsumer:
 
 
 class WorldProducer(MemoryProducer):
-    """Writes into the world; what is not flushed is not acknowledged."""
+    """Writes to the world. Records that were not flushed are not acknowledged."""
 
     def __init__(self, world: World) -> None:
         super().__init__(_Counts(world.topics), clock=world.clock)
@@ -285,7 +286,7 @@ class WorldTransactions(WorldProducer):
 
 
 class NothingOpen:
-    """A cluster on which no transaction was ever left open (port ``TransactionAdmin``)."""
+    """A cluster without open transactions (port ``TransactionAdmin``)."""
 
     def check_brokers(self) -> None: ...
 
@@ -402,7 +403,7 @@ class DirectInbox(Inbox[TaskSide]):
 
 
 class Steps:
-    """An instance with one stream thread, moved by :meth:`turn`."""
+    """An instance with one stream thread, which :meth:`turn` moves."""
 
     def __init__(self, world: World, topology: Topology, folder: Path, **config: Any) -> None:
         self.world = world
@@ -442,7 +443,7 @@ class Steps:
         world.diary.clear()
 
     def turn(self, times: int = 1) -> None:
-        """The state updater's round, then one turn of the loop."""
+        """Run a round of the state updater, then one iteration of the loop."""
         for _ in range(times):
             self.instance.topic_ids.check()
             self.restore()
@@ -452,23 +453,23 @@ class Steps:
             self.loop.iterate()
 
     def restore(self) -> None:
-        """A round of the state updater, when it has something to do."""
+        """Run a round of the state updater, if it has work."""
         if self.updater._table.changelogs:
             self.updater._round(self._restore_consumer)
 
     def run(self, active: Mapping[TaskId, Collection[TopicPartition]], **more: Any) -> None:
-        """A rebalance with this outcome, and turns until everything runs."""
+        """Run a rebalance with this outcome, and iterate until every task runs."""
         self.membership.round(active, **more)
         self.turn(4)
         assert self.thread.state is ThreadState.RUNNING, self.thread.state
 
     def close(self) -> None:
-        """The end of the loop, as after ``shut_down``."""
+        """End the loop, as ``shut_down`` does."""
         self.thread.shut_down()
         self.end()
 
     def end(self) -> None:
-        """What follows the loop."""
+        """Run the steps after the loop."""
         clean = False
         try:
             self.loop.await_rebalance()
@@ -483,7 +484,7 @@ class Steps:
 
 
 def tp(name: str) -> TopicPartition:
-    """``in-0``: partition 0 of topic ``in``."""
+    """Return partition ``number`` of topic ``in``."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
 

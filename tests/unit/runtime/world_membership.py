@@ -1,4 +1,4 @@
-"""A group membership whose rebalances are made by the test."""
+"""A group membership whose rebalances the test makes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Parts = frozenset[TopicPartition]
 
 
 class WorldMembership:
-    """A membership whose rebalances are made by the test."""
+    """A membership whose rebalances the test makes."""
 
     def __init__(self, world: World, listener: MembershipListener) -> None:
         self._world = world
@@ -34,14 +34,14 @@ class WorldMembership:
         self.counted = True
         """False: the group may have dropped this member."""
         self.answers = True
-        """False: committed offsets come when the test says so."""
+        """False: committed offsets arrive when the test releases them."""
         self._unanswered: list[tuple[Parts, Future[CommittedOffsets]]] = []
         world.open_clients.add(self)
 
     # -- the test's side -----------------------------------------------------------------------------------
 
     def join(self) -> SubscriptionInfo:
-        """Build a subscription; the rebalance is in progress then."""
+        """Build a subscription; the rebalance is in progress afterwards."""
         return decode_subscription_info(self.listener.subscription_user_data(self.topics))
 
     def finish(
@@ -50,7 +50,7 @@ class WorldMembership:
         standby: Mapping[TaskId, Collection[TopicPartition]] | None = None,
         **info: Any,
     ) -> None:
-        """The rest of a cooperative round: revoke what is gone, then the assignment."""
+        """Run the rest of a cooperative rebalance: revoke partitions, then assign."""
         pairs = sorted((partition, task) for task, partitions in active.items() for partition in partitions)
         wanted = frozenset(partition for partition, _ in pairs)
         user_data = encode(
@@ -68,13 +68,13 @@ class WorldMembership:
         standby: Mapping[TaskId, Collection[TopicPartition]] | None = None,
         **info: Any,
     ) -> SubscriptionInfo:
-        """A whole rebalance with this outcome; what was reported before it."""
+        """Run a whole rebalance with this outcome; return what was reported before it."""
         sent = self.join()
         self.finish(active, standby, **info)
         return sent
 
     def lead(self) -> None:
-        """A whole rebalance of a group of one, led by this member."""
+        """Run a whole rebalance of a group of one, led by this member."""
         user_data = self.listener.subscription_user_data(self.topics)
         subscription = MemberSubscription(
             tuple(sorted(self.topics)), user_data, tuple(sorted(self.owned)), self.generation or -1, None
@@ -104,7 +104,7 @@ class WorldMembership:
         self.listener.on_revoked_committed(error)
 
     def lose(self) -> None:
-        """The group has dropped this member."""
+        """Drop this member from the group."""
         owned, self.owned = self.owned, frozenset()
         self.listener.on_lost(tuple(sorted(owned)))
 
@@ -141,7 +141,7 @@ class WorldMembership:
         return answer
 
     def answer(self) -> None:
-        """Answer everything that was asked."""
+        """Answer all pending requests."""
         for asked, answer in self._unanswered:
             try:
                 self._world.check_there()
@@ -171,5 +171,5 @@ class WorldMembership:
             raise problem
 
     def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
-        self._world.diary.append(("leave" if leave_group else "stay until the session is over",))
+        self._world.diary.append(("leave" if leave_group else "stay until the session expires",))
         self._world.open_clients.discard(self)

@@ -1,4 +1,4 @@
-"""Schedules as they are drawn: nothing that must not happen does."""
+"""Randomly drawn schedules violate no promise."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class KeepsAll(TaskAssignor):
 
 
 class Doubles(KeepsAll):
-    """Also makes everybody else a standby, which no configuration asks for."""
+    """Also makes every other client a standby, which is not configured."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         first, *others = super().assign(application_state).assignment
@@ -81,7 +81,7 @@ def test_assignor_of_the_user_is_asked_and_judged() -> None:
 
 
 class Raises(KeepsAll):
-    """Has a bug that shows in groups of two."""
+    """Has a bug that only shows in groups of two."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         if len(application_state.kafka_streams_states()) > 1:
@@ -105,7 +105,7 @@ class NeverReturns(KeepsAll):
 
 
 class InTurn(KeepsAll):
-    """Moves everything to the next process each time, and wants to be asked again: it goes round in circles."""
+    """Moves all tasks to the next process each time and requests another rebalance, so it oscillates."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         states = application_state.kafka_streams_states()

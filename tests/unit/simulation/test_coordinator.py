@@ -1,4 +1,4 @@
-"""The model of the group coordinator does what the broker's does."""
+"""The model of the group coordinator behaves like the broker's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REBALANCE_MS = 20_000
 
 @dataclass
 class FakeClient:
-    """Answers as they come; joins and syncs when told to."""
+    """Stores answers as they arrive; joins and syncs on request."""
 
     coordinator: GroupCoordinator
     instance_id: str | None = None
@@ -48,7 +48,7 @@ class FakeClient:
 
 
 def settled(*instance_ids: str | None) -> tuple[Timeline, GroupCoordinator, list[FakeClient]]:
-    """A stable group of so many members; the first leads."""
+    """Create a stable group with this number of members; the first one leads."""
     timeline = Timeline()
     coordinator = GroupCoordinator(timeline)
     clients = [FakeClient(coordinator, instance_id) for instance_id in instance_ids]
@@ -57,7 +57,7 @@ def settled(*instance_ids: str | None) -> tuple[Timeline, GroupCoordinator, list
     while coordinator.state is not GroupState.COMPLETING:
         assert timeline.step()
     assignments = {id: id.encode() for id, _ in clients[0].joins[-1].members}
-    for client in reversed(clients):  # the leader last, so that the others wait for it
+    for client in reversed(clients):  # the leader last, so that the others wait for its assignment
         client.sync(assignments if client is clients[0] else None)
     assert coordinator.state is GroupState.STABLE
     return timeline, coordinator, clients
@@ -92,7 +92,7 @@ def test_commits_are_accepted_in_the_current_generation_only() -> None:
     assert coordinator.commit(follower.member_id, 0, partition) is Reply.ILLEGAL_GENERATION
     assert coordinator.commit("stranger", 1, partition) is Reply.UNKNOWN_MEMBER_ID
     leader.join(b"changed")
-    assert coordinator.commit(follower.member_id, 1, partition) is Reply.NONE  # it has time to revoke
+    assert coordinator.commit(follower.member_id, 1, partition) is Reply.NONE  # it has time to revoke its partitions
     follower.join()
     assert coordinator.commit(follower.member_id, 2, partition) is Reply.REBALANCE_IN_PROGRESS
 
@@ -128,7 +128,7 @@ def test_static_member_that_dies_before_its_first_answer_expires_like_any_other(
 
 def test_static_member_that_comes_back_dead_expires() -> None:
     timeline, coordinator, _ = settled("a", "b")
-    again = FakeClient(coordinator, "b", responsive=False)  # its request was on its way when it died
+    again = FakeClient(coordinator, "b", responsive=False)  # its request was in transit when it was killed
     again.join()
     while len(coordinator.members) == 2:
         assert timeline.step()

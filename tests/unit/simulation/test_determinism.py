@@ -1,4 +1,4 @@
-"""A6 on real groups: whatever order the leader is shown members and topics in, equal bytes come out."""
+"""A6 on real groups: the order of members and topics does not change the bytes of the assignment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams_py.testing.simulator import ASSIGNORS, draw_schedule, run_schedule
 
 
 class EveryOrder(Checker):
-    """Repeats every assign step in orders of its own choice."""
+    """Repeats every assign step with members and topics in other orders."""
 
     promise = "A6"
 
@@ -36,7 +36,7 @@ def test_assignment_is_the_same_bytes_in_any_order_of_members_and_topics(
     seed: int, assignor: str, rng: random.Random
 ) -> None:
     result = run_schedule(draw_schedule(seed, assignor=assignor, actions=6), checkers=[EveryOrder(rng)])
-    assert not result.violations  # a crash would be one
+    assert not result.violations  # a crash would also be a violation
 
 
 def test_most_assign_steps_can_be_repeated() -> None:

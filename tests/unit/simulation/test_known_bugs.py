@@ -1,4 +1,4 @@
-"""Known bugs of Kafka Streams and its neighbours, played again."""
+"""Schedules that reproduce known bugs of Kafka Streams and related projects."""
 
 from __future__ import annotations
 

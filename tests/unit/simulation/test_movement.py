@@ -1,4 +1,4 @@
-"""A7: what may move, and what must stay where it is, for any cluster."""
+"""A7: which tasks may move and which must stay, for any cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOME = settings(max_examples=120, deadline=None)
 
 
 def came_to_pass(problem: AssignmentProblem, decision: Decision) -> AssignmentProblem:
-    """The next question, when everybody has restored what it was given and nothing else has executed."""
+    """Return the next problem, after all clients have restored their tasks and nothing else has happened."""
     ends = problem.end_offset_sums
     clients = []
     for client in problem.clients:
@@ -41,7 +41,7 @@ def owners(decision: Decision) -> dict[TaskId, ProcessId]:
 
 
 def at_rest(problem: AssignmentProblem, assignor: BuiltInAssignor) -> tuple[AssignmentProblem, Decision]:
-    """The group after it has come to rest, and what was decided then."""
+    """Return the group after it has stopped rebalancing, and its last assignment."""
     decision = assignor.decide(problem)
     for _ in range(3 + 2 * len(problem.end_offset_sums) * (1 + problem.configs.num_standby_replicas)):
         problem = came_to_pass(problem, decision)

@@ -1,4 +1,4 @@
-"""Planted bugs are found, and by whom."""
+"""Every planted bug is found, by the right checker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_BY = {
     "believe every answer": 28,
     "checkpoint before the flush": 24,
 }
-"""Mutants that few schedules show: the seed of one that does, which is tried first."""
+"""Mutants that only few schedules reveal: a seed that does, which is tried first."""
 
 FOUND_BY_ONE = {
     "lose a task",
@@ -38,11 +38,11 @@ FOUND_BY_ONE = {
     "believe every answer",
     "checkpoint before the flush",
 }
-"""Mutants that some schedule shows to one checker alone: without it they would get away."""
+"""Mutants that in some schedule only one checker finds, so that checker is needed."""
 
 
 def runs(mutant: str) -> Iterator[set[str]]:
-    """Promises that are broken, schedule by schedule."""
+    """Yield the promises that each schedule breaks."""
     for seed in itertools.chain([SHOWN_BY[mutant]] if mutant in SHOWN_BY else (), SEEDS):
         yield {violation.promise for violation in run_schedule(schedule_of(seed, mutant=mutant)).violations}
 

@@ -1,4 +1,4 @@
-"""The shortest history of a failure."""
+"""Shortening of a failing schedule."""
 
 from __future__ import annotations
 

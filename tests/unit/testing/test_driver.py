@@ -1,4 +1,4 @@
-"""TopologyTestDriver."""
+"""The TopologyTestDriver."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_driver_counts_words_over_two_subtopologies(partitions: int, cache_bytes
         expected: list[Any] = [("hello", 1, 5, ()), ("big", 1, 5, ()), ("world", 1, 5, ()), ("hello", 2, 5, ())]
         if partitions == 1:
             assert written == expected
-        assert sorted(written) == sorted(expected)  # between partitions there is no order
+        assert sorted(written) == sorted(expected)  # the order between partitions is not defined
         found = {key: pair.value for n in range(partitions) for key, pair in driver.store("counts", partition=n).all()}
         assert found == {"hello": 2, "big": 1, "world": 1}
         assert driver.produced_topics == {"counts", "wc-counts-repartition", "wc-counts-changelog"}
@@ -245,7 +245,7 @@ def test_metrics_have_the_names_and_tags_of_a_client() -> None:
 
 
 class Forgetful(Processor[str, str, str, str]):
-    """Opens iterators of its store, and ends only some of them."""
+    """Opens iterators of its store, and closes only some of them."""
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -307,7 +307,7 @@ def test_dropped_records_are_counted() -> None:
 def test_record_older_than_what_a_join_or_a_versioned_table_keeps_is_counted(
     topic: str, counted: list[int], store: str
 ) -> None:
-    """Nothing else tells of it. A record at the very edge of the window or of the history still counts."""
+    """No other output shows it. A record exactly at the edge of the window or of the history is still processed."""
     builder = StreamsBuilder(key=S, value=S)
     left, right = builder.stream("left"), builder.stream("right")
     left.join(right, lambda one, other: one + other, windows=JoinWindows.of(10)).to("out")

@@ -1,4 +1,4 @@
-"""The test driver tells of values that are changed in place, where somebody would be surprised by it."""
+"""The test driver reports values that are changed in place if another operator could see the change."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_last_operator_may_change_a_value_and_so_may_the_only_one() -> None:
 
 
 class Point:
-    """Equal to nothing but itself."""
+    """Equal only to itself."""
 
     def __init__(self) -> None:
         self.n = 0

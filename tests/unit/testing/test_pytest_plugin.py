@@ -1,4 +1,4 @@
-"""The count of broker tests at the end of a run."""
+"""The summary line of broker tests at the end of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ broker.find_broker = lambda nodes, on_jvm: Fake()
 
 @pytest.fixture
 def run(tmp_path):
-    (tmp_path / "pytest.ini").touch()  # pytest looks no further for the root of a project
+    (tmp_path / "pytest.ini").touch()  # stops pytest's search for a project root
     (tmp_path / "test_it.py").write_text(TESTS)
 
     def run_pytest(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

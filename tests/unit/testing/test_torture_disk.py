@@ -1,4 +1,4 @@
-"""A disk that is full when it is told to be, or a reason why there is none."""
+"""A small disk becomes full on request, or the reason for having none is reported."""
 
 from __future__ import annotations
 

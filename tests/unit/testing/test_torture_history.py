@@ -1,4 +1,4 @@
-"""The judge of a torture run finds every fault that is planted, and none where there is none."""
+"""The check of a torture run finds every planted fault, and reports none without a fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WRITTEN = {"a": 5, "b": 5}
 
 
 def clean() -> list[Line]:
-    """Two keys in two partitions, number n fed at 10 n; the owner of partition 0 changes once, at 15."""
+    """Two keys in two partitions; number n is written at time 10 n. The owner of partition 0 changes once, at 15."""
     lines = []
     for number in range(5):
         lines.append((0, "a", Entry(number, (number + 1, number + 1), "w1@0" if number < 2 else "w2@15")))

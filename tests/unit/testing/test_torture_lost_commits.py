@@ -1,4 +1,4 @@
-"""What a coordinator that is started again tells of commits is compared with what it told before."""
+"""Committed offsets of a restarted coordinator are compared with the offsets before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams_py.testing.torture.lost_commits import LostCommits
 
 
 class Group:
-    """Says what it has committed, or that nobody is there."""
+    """Returns its committed offsets, or raises as if no broker were available."""
 
     def __init__(self) -> None:
         self.committed: dict[int, int] | None = {0: 40, 1: 50}

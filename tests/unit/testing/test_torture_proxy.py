@@ -1,4 +1,4 @@
-"""The proxy before a cluster: clients stay with it, and it does to their connections what it is told."""
+"""The proxy in front of a cluster: clients keep using it, and it injects the requested faults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 from streams_py.testing.torture.proxy import Proxy
 
 ECHO = 18
-"""Any kind of request that names nobody."""
+"""API key of a request whose answer contains no broker address."""
 
 
 class OneBroker:
-    """Answers requests like a broker that advertises ``advertised``; others with what they brought."""
+    """Answers as a broker that advertises ``advertised``; echoes requests of other kinds."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -66,7 +66,7 @@ class OneBroker:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # else the thread that accepts keeps it open
+            self._socket.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps it open
         self._socket.close()
 
 
@@ -80,7 +80,7 @@ def send(to: socket.socket, frame: bytes) -> None:
 
 
 def receive(one: socket.socket) -> bytes | None:
-    """A frame; None when the other side has ended."""
+    """Receive a frame; return None if the other side has closed."""
     length = _exactly(one, 4)
     return None if length is None else _exactly(one, int.from_bytes(length, "big"))
 

@@ -1,4 +1,4 @@
-"""What grows is found, and what only comes and goes is not."""
+"""Continuous growth is found; growth that is released again is not reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def run(memory: Callable[[float], float], files: Callable[[float], float], *, seconds: int = 600) -> list[Use]:
-    """A sample every two seconds; both functions get how much of the run is over, 0 to 1."""
+    """A sample every two seconds. Both functions get the elapsed share of the run, 0 to 1."""
     return [
         Use(1000.0 + at, int(memory(at / seconds) * MIB), int(files(at / seconds))) for at in range(0, seconds + 1, 2)
     ]
@@ -29,7 +29,7 @@ def noisy(value: float, by: float) -> Callable[[float], float]:
 
 
 def warming(value: float) -> Callable[[float], float]:
-    """Grows in the first fifth of the run."""
+    """Grows only in the first fifth of the run."""
     return lambda over: value * min(1.0, 0.2 + 4 * over)
 
 
@@ -87,7 +87,7 @@ def test_gaps_are_not_judged() -> None:
 def test_this_process_is_measured_as_it_is() -> None:
     before = measured(os.getpid(), 3.0)
     with contextlib.ExitStack() as opened:
-        held = opened.enter_context(mmap.mmap(-1, 50 << 20))  # other memory may be some that was free, and resident
+        held = opened.enter_context(mmap.mmap(-1, 50 << 20))  # part of the other memory may be resident already
         for page in range(0, len(held), mmap.PAGESIZE):
             held[page] = 1
         for _ in range(20):

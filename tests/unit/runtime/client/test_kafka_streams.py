@@ -1,4 +1,4 @@
-"""The client: its states and who hears of them, threads that come and go, directories."""
+"""The client: its states and listeners, threads that are added and removed, directories."""
 
 from __future__ import annotations
 
@@ -159,10 +159,10 @@ def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_s
     runner = threading.Thread(target=thread.run)
     runner.start()
     assert in_listener.wait(60)
-    assert client.streams.close(0) is False  # nobody waits for the listener
+    assert client.streams.close(0) is False  # the thread does not wait for the listener
     thread.end()
     assert client.streams.state is State.NOT_RUNNING
-    assert client.streams.close(0) is False  # but closing is done only when it has heard everything
+    assert client.streams.close(0) is False  # but closing completes only when the listener has received everything
     go_on.set()
     runner.join(60)
     assert client.streams.close(0) is True
@@ -194,7 +194,7 @@ def test_two_clients_of_a_process_have_directories_of_their_own(tmp_path: Path) 
         assert client.streams.state is State.REBALANCING
         client.streams.close(0)
         thread.end()
-    assert not (tmp_path / "app" / "instance-2").exists()  # they were not there at the same time
+    assert not (tmp_path / "app" / "instance-2").exists()  # they did not run at the same time
     first, second = Client(tmp_path), Client(tmp_path)
     threads = [first.start()[0], second.start()[0]]
     assert (tmp_path / "app" / "instance-2" / ".lock").exists()
@@ -296,7 +296,7 @@ def test_local_state_is_cleaned_only_when_the_client_has_been_running_for_the_de
     directory = client.streams._instance.directory
     path = Path(directory.prepare_task(task("0_0")))
     os.utime(path, (0, 0))
-    clock.advance(700_000)  # brokers were away: the group has not answered yet
+    clock.advance(700_000)  # brokers were unavailable: the group has not answered yet
     assert cleaner.clean() == ()
     first.run()
     second.run()
@@ -333,7 +333,7 @@ def test_state_older_than_the_maximum_age_is_deleted_at_the_start(
 
 
 def test_state_that_a_killed_process_has_written_to_lately_is_not_outdated(tmp_path: Path) -> None:
-    """Its directory has got no new file since it was opened, perhaps days ago."""
+    """Its directory has no new file since it was opened, perhaps days ago."""
     client = Client(tmp_path, state_cleanup_dir_max_age_ms=1_200_000)
     client.world.clock.advance(2_000_000 - client.world.clock.now_ms())
     directory = StateDirectory(str(tmp_path), "app")
@@ -367,7 +367,7 @@ def test_start_fails_when_outdated_state_cannot_be_deleted(tmp_path: Path, monke
     monkeypatch.setattr(StateDirectory, "wipe_task", fail)
     with pytest.raises(StateError, match="delete it by hand"):
         client.streams.start()
-    assert directory.open()  # it is free
+    assert directory.open()  # it is unlocked
 
 
 def test_state_listener_may_ask_the_client_while_a_thread_is_removed(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The order of a commit, and what a broker that does not answer does to it."""
+"""The order of the steps of a commit, and the effect of a broker that does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)
 
 
 class Diary:
-    """A producer, a membership and a clock that write down what they are asked."""
+    """A producer, a membership and a clock that record their calls."""
 
     def __init__(self) -> None:
         self.entries: list[object] = []
@@ -160,7 +160,7 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
     diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
-    diary.error = BrokerUnavailableError("nobody answers")
+    diary.error = BrokerUnavailableError("no broker answers")
     with caplog.at_level(logging.WARNING):
         assert committer.commit([task]) == -1
         diary.clock.advance(4_999)
@@ -177,13 +177,13 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
 
 def test_time_out_starts_anew_when_a_commit_came_through(diary: Diary) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
-    diary.error = BrokerUnavailableError("nobody answers")
+    diary.error = BrokerUnavailableError("no broker answers")
     assert committer.commit([task]) == -1
     diary.clock.advance(9_000)
     diary.error = None
     assert committer.commit([task]) == 1
     diary.clock.advance(9_000)
-    diary.error = BrokerUnavailableError("nobody answers again")
+    diary.error = BrokerUnavailableError("no broker answers again")
     assert committer.commit([task]) == -1
 
 

@@ -27,7 +27,7 @@ OFFSETS = "__consumer_offsets"
 
 
 class Cluster:
-    """Open transactions and coordinators. Taking an id over ends what the coordinator calls Ongoing."""
+    """Open transactions and coordinators. Taking over an id ends a transaction in the state Ongoing."""
 
     def __init__(self, *open_: OpenTransaction) -> None:
         self.open = set(open_)
@@ -122,7 +122,7 @@ def test_outcome_is_what_the_coordinator_decided(coordinator: TransactionInfo, c
         (known("CompleteAbort"), False),
         (known("CompleteAbort", epoch=4), False),
         (known("CompleteAbort", epoch=5), True),
-        (known("CompleteCommit", epoch=4), True),  # Java's: a commit is the end of an epoch
+        (known("CompleteCommit", epoch=4), True),  # as in Java: a commit ends an epoch
         (known("Empty", epoch=4), True),
         (known("Ongoing", tp("out-0")), False),
         (known("Ongoing", tp("out-0"), epoch=4), True),
@@ -138,13 +138,13 @@ def test_transaction_of_an_older_epoch_may_have_been_committed_by_a_member_in_ja
     for _ in range(4):
         looking.check_soon()
         looking.check()
-        assert "find-hanging" not in caplog.text  # somebody else may be ending it
+        assert "find-hanging" not in caplog.text  # another process may be ending it
         world.clock.sleep_ms(1_000)
         cluster.open -= {left(tp("out-1"))} if cluster.ended else set()
     world.clock.sleep_ms(10_000)
     looking.check()
     told = "find-hanging" in caplog.text
-    assert (("taken over", OURS) in cluster.ended) is not in_doubt  # it would take from others what they know
+    assert (("taken over", OURS) in cluster.ended) is not in_doubt  # it would take over ids that other members use
     ended = [entry for entry in cluster.ended if entry[0] != "taken over"]
     assert told is in_doubt
     assert ended == ([] if in_doubt else [(was_committed(coordinator, left(tp("out-1"))), {tp("out-1")}, "app")])
@@ -171,7 +171,7 @@ def test_producer_ends_what_hangs_under_its_id_before_it_begins(
 
 def test_what_hung_is_called_ended_when_its_markers_are_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
     class Slow(Cluster):
-        """Answers EndTxn with the decision, as brokers do, and writes the markers while it is asked again."""
+        """Answers EndTxn with the decision, as brokers do, and writes the markers during the next requests."""
 
         looks = 3
 
@@ -203,7 +203,7 @@ def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> 
 
 
 class Shared(Cluster):
-    """Its coordinator forgets how transactions ended when an id is taken over, as coordinators do."""
+    """Its coordinator forgets how transactions ended when an id is taken over, as real ones do."""
 
     def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
         producer = super().take_over(transactional_id, transaction_timeout_ms)
@@ -221,7 +221,7 @@ def test_id_is_taken_over_by_one_member_and_the_others_wait(world: World, caplog
         second.check_soon()
         second.check()
         with pytest.raises(BrokerUnavailableError, match="another member"):
-            second.settle(OURS)  # it would fence the first one, and abort what was committed
+            second.settle(OURS)  # it would fence the first one, and abort its committed transaction
         ends(*args, **kwargs)
         cluster.open.clear()
 
@@ -280,7 +280,7 @@ def test_who_restores_something_else_meanwhile_remembers_it_too(world: World) ->
 def test_how_it_ended_is_remembered_when_the_answer_to_taking_over_gets_lost(
     world: World, state: str, remembers: bool
 ) -> None:
-    """Not what was open then: its producer may have gone on, if the request got lost."""
+    """The current state does not show it: the producer may have continued, if the request was lost."""
     cluster = Shared(left(tp("out-0")))
     cluster.known[OURS] = known(state, *(() if remembers else (tp("out-0"),)))
     looking = guard(world, cluster)
@@ -310,7 +310,7 @@ def test_producer_that_has_waited_once_waits_for_others_again(world: World) -> N
     looking = guard(world, cluster)
     with pytest.raises(BrokerUnavailableError, match="another member"):
         looking.settle(OURS)
-    cluster.open.clear()  # they have ended it
+    cluster.open.clear()  # the others have ended it
     looking.settle(OURS)
     world.clock.sleep_ms(60_000)
     cluster.open.add(left(tp("out-1")))
@@ -322,7 +322,7 @@ def test_producer_that_has_waited_once_waits_for_others_again(world: World) -> N
 def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_when_nobody_does(
     world: World, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
-    """The last state, too, tells of a later transaction only."""
+    """The last state also only describes a later transaction."""
     cluster = Cluster(left(tp("out-0")))
     cluster.known[OURS] = known(state, epoch=4)
     looking = guard(world, cluster)
@@ -332,7 +332,7 @@ def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_whe
         world.clock.sleep_ms(1_000)
     for _ in range(2):
         looking.settle(OURS)
-    assert cluster.ended == []  # whether it was committed is not guessed
+    assert cluster.ended == []  # whether it was committed is unknown
     (told,) = [record.getMessage() for record in caplog.records]
     assert "out-0" in told
     assert "find-hanging" in told
@@ -382,7 +382,7 @@ def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_t
     cluster.open.discard(left(tp("app-counts-changelog-0")))
     cluster.ended.clear()
     world.clock.sleep_ms(10_000)
-    looking.check()  # the first look at everything
+    looking.check()  # the first check of all transactions
     world.clock.sleep_ms(39_999)
     looking.check()
     assert cluster.ended == []
@@ -414,7 +414,7 @@ def test_what_a_process_without_a_member_has_left_open_is_ended_soon_after_the_r
     asked = len(cluster.asked)
     world.clock.sleep_ms(9_999)
     looking.check()
-    assert len(cluster.asked) == asked  # from now on as seldom as before
+    assert len(cluster.asked) == asked  # from now on at the same long interval as before
 
 
 def test_transaction_that_moves_on_is_never_late(world: World) -> None:

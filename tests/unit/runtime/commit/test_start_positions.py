@@ -1,4 +1,4 @@
-"""Where reading starts without a committed offset."""
+"""The position at which reading starts without a committed offset."""
 
 from __future__ import annotations
 

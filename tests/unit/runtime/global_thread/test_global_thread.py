@@ -1,4 +1,4 @@
-"""Global stores: filled before anything runs, followed afterwards, kept on disk, read by everybody."""
+"""Global stores: filled before tasks run, updated afterwards, stored on disk, readable by all tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Upper(Processor[str, str, None, None]):
 
 
 class Waiting(Upper):
-    """Needs an unavailable service until the test releases it."""
+    """Requires an unavailable service until the test releases it."""
 
     is_away = True
     tries = 0
@@ -177,7 +177,7 @@ def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
         pass
     for number in (0, 1):
         world.log.records[TopicPartition("g", number)].clear()
-    for number in (0, 0, 1, 1):  # past the positions of before
+    for number in (0, 0, 1, 1):  # higher than the earlier positions
         world.write("g", b"four", key=b"a", partition=number)
     world.topic_ids["g"] = "second"
     with client(world, topology(), tmp_path) as streams:
@@ -216,7 +216,7 @@ def test_global_store_goes_on_while_nobody_says_whether_its_topics_are_the_same(
 
     def away(self: GlobalThread) -> None:
         asked.set()
-        raise BrokerUnavailableError("nobody answers")
+        raise BrokerUnavailableError("no broker answers")
 
     with client(world, table(), tmp_path) as streams:
         monkeypatch.setattr(GlobalThread, "_described", away)
@@ -259,7 +259,7 @@ def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) 
 def test_start_waits_for_a_broker_that_does_not_know_the_topic_of_a_global_store_yet(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: AdminErrorKind
 ) -> None:
-    """Like a broker that has just started: the topic exists, so the user need not create it."""
+    """A broker that has just started may not know an existing topic yet, so the user need not create it."""
     first_answers(monkeypatch, AdminError(kind, "not yet"))
     with client(world, table(), tmp_path) as streams:
         assert streams.store("names").get("a") == "one"
@@ -287,7 +287,7 @@ def first_answers(monkeypatch: pytest.MonkeyPatch, answer: AdminError) -> None:
 
 
 class Exiting(Upper):
-    """Ends the program, or so it thinks."""
+    """Calls sys.exit()."""
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "exit":
@@ -330,7 +330,7 @@ def test_global_store_whose_place_in_the_topic_is_gone_is_deleted_and_filled_fro
         pass
     partition = TopicPartition("g", 0)
     world.write("g", b"three", b"four", key=b"c")
-    world.starts[partition] = 2  # what came after the store's place is deleted, and what the store has of it, too
+    world.starts[partition] = 2  # the topic's records after the store's position are deleted, and those before it, too
     streams = client(world, table(), tmp_path)
     with pytest.raises(StreamsError, match=r"g-0 no longer has the records that follow those in its global store"):
         streams.start()
@@ -374,7 +374,7 @@ def test_processing_handler_is_asked_when_the_processor_of_a_global_store_raises
 def test_record_counts_as_read_when_its_dead_letter_is_written(
     world: World, tmp_path: Path, is_filling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the record would be lost if the process were killed in between."""
+    """Otherwise the record would be lost if the process were killed before that."""
     unacknowledged, asked = threading.Event(), threading.Event()
     unacknowledged.set()
 
@@ -410,7 +410,7 @@ def test_record_counts_as_read_when_its_dead_letter_is_written(
 def test_global_store_is_read_by_nobody_before_it_is_filled(
     world: World, tmp_path: Path, waiting: type[Waiting]
 ) -> None:
-    """An absent key would be called absent although it is only still to come."""
+    """Otherwise a key would be reported as absent although its record is not read yet."""
     world.write("g", b"three", key=b"c")
     streams = client(world, custom(waiting), tmp_path, **{"task.timeout.ms": 600_000})
     starting = threading.Thread(target=streams.start)

@@ -1,4 +1,4 @@
-"""Requests to a stream thread: done in order, never left waiting, never done late."""
+"""Requests to a stream thread are executed in order, and never remain pending or run too late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams_py.runtime.group.inbox import Inbox, InboxClosedError
 
 
 class Caller:
-    """Somebody who waits for an answer on a thread of his own."""
+    """A thread that waits for an answer."""
 
     def __init__(self, inbox: Inbox[None], action: Callable[[None], object], *, timeout_ms: int = 10_000) -> None:
         self.result: object = None
@@ -88,7 +88,7 @@ def test_caller_is_told_when_a_request_takes_too_long_although_it_will_end() -> 
 
     owner = threading.Thread(target=serve)
     owner.start()
-    while not entered.is_set():  # one that was withdrawn before it was begun is no such request
+    while not entered.is_set():  # a request that was withdrawn before it started does not count
         caller = Caller(inbox, slow, timeout_ms=50)
         caller.end()
     leave.set()

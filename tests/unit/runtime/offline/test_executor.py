@@ -1,4 +1,4 @@
-"""A task run by hand: no thread, no broker, no clock."""
+"""A task that the test runs: no thread, no broker, no clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that a supervisor starts, ends and starts again; small programs stand for applications."""
+"""Processes that a supervisor starts, stops and restarts; small programs replace applications."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ sys.exit(5 if kind == "fails" else 0)
 
 
 class Run:
-    """A supervisor on a thread."""
+    """A supervisor on a separate thread."""
 
     def __init__(self, folder: Path, kind: str, *, silence_max_s: float = 3_600) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class Run:
             self.error = error
 
     def starts(self, number: int) -> list[int]:
-        """Process ids that had this number."""
+        """Return the ids of all processes that had this number."""
         return [int(path.name.partition("-")[2]) for path in self._folder.glob(f"{number}-*")]
 
     def end(self) -> None:
@@ -135,7 +135,7 @@ def test_one_that_is_frozen_is_not_ready_and_named_until_it_goes_on(
         assert f"process 2 (pid {second}) has not reported its state for 2 s and is not ready" in caplog.text
     finally:
         os.kill(second, signal.SIGCONT)
-    until(lambda: running.supervisor.health().ready, "it goes on")
+    until(lambda: running.supervisor.health().ready, "the supervisor to be ready again")
     assert f"process 2 (pid {second}) reports its state again" in caplog.text
     assert len(running.starts(2)) == 1
 

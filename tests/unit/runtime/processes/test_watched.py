@@ -22,7 +22,7 @@ from tests.waiting import until
 
 
 class Client:
-    """As much of KafkaStreams as is looked at."""
+    """The part of KafkaStreams that is used here."""
 
     def __init__(self, **settings: str) -> None:
         self.config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "b:1"}, **settings)
@@ -101,7 +101,7 @@ def test_a_single_client_is_probed_itself() -> None:
 
 
 def test_a_process_of_several_tells_what_changes(pipes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChildProcess, "end_with_supervisor", lambda _: None)  # it would end the tests with them
+    monkeypatch.setattr(ChildProcess, "end_with_supervisor", lambda _: None)  # it would stop the test process
     told, states = pipes
     os.set_blocking(told, False)
     client, lines = Client(), list[bytes]()

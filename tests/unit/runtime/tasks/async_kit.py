@@ -1,4 +1,4 @@
-"""Tasks with asynchronous calls, and a service that answers when the test lets it."""
+"""Tasks with asynchronous calls, and a service whose answers the test releases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}
 
 
 class Service:
-    """Answers each value when the test lets it."""
+    """Answers each value when the test releases it."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Topologies in which a record fails, handlers that remember, producers that refuse."""
+"""Topologies in which a record fails, handlers that record their calls, producers that reject records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def chain(**sink: Any) -> Topology:
 
 
 class Asked:
-    """A handler that remembers what it was asked."""
+    """A handler that records its calls."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer

@@ -1,4 +1,4 @@
-"""Tasks over fakes: stores in a dict, a consumer that knows offsets, records by the line."""
+"""Tasks with fake stores, consumer and records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FakeStore:
 
 
 class FakeStores:
-    """Implements TaskStores in memory and notes what is called."""
+    """Implements TaskStores in memory and records the calls."""
 
     def __init__(self, names: Sequence[str] = (), partition: int = 0) -> None:
         self.is_open = False
@@ -143,7 +143,7 @@ class FakeStores:
 
 
 class FakeInputs:
-    """Positions and lags as the test sets them."""
+    """Positions and lags that the test sets."""
 
     def __init__(self) -> None:
         self.positions: dict[TopicPartition, int] = {}
@@ -157,7 +157,7 @@ class FakeInputs:
 
 
 class Kit:
-    """One active task with everything around it."""
+    """One active task and its environment."""
 
     def __init__(
         self,
@@ -195,14 +195,14 @@ class Kit:
             self.task.complete_restoration({})
 
     def add(self, *records: MemoryRecord) -> None:
-        """Deliver records, as the consumer would."""
+        """Deliver records, as the consumer does."""
         for record in records:
             partition = TopicPartition(record.topic(), record.partition())
             self.task.add_records(partition, [record])
             self.positions.positions[partition] = record.offset() + 1
 
     def sent(self, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
-        """(key, value, timestamp) of what was written to a topic."""
+        """Return (key, value, timestamp) of the records written to a topic."""
         return [(r.key(), r.value(), r.timestamp()[1]) for r in self.producer.sent if r.topic() == topic]
 
 
@@ -216,7 +216,7 @@ def record(
     raw_value: bytes | None = None,
     **options: Any,
 ) -> MemoryRecord:
-    """A record of text, or of ``raw_value``."""
+    """Create a record of text, or of ``raw_value``."""
     encoded_key = None if key is None else key.encode()
     encoded_value = raw_value or (None if value is None else value.encode())
     return MemoryRecord(topic, 0, offset, encoded_key, encoded_value, timestamp_ms=at, **options)

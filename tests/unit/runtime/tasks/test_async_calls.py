@@ -1,4 +1,4 @@
-"""Records whose functions wait elsewhere: order, commits, bounds, errors, cancellation."""
+"""Records with asynchronous functions: order, commits, limits, errors, cancellation."""
 
 from __future__ import annotations
 

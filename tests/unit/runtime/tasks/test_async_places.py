@@ -1,4 +1,4 @@
-"""How calls share the event loop: free places, wake-ups, time-outs, contexts."""
+"""How calls share the event loop: limits, wake-ups, time-outs, contexts."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named(
 
 
 class Unhashable(str):
-    """A key with a mistake in it."""
+    """A key whose class is not hashable by mistake."""
 
     __slots__ = ()
 

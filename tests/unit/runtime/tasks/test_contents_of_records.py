@@ -1,4 +1,4 @@
-"""Contents of records stand in no error, log or traceback, unless a setting says so."""
+"""Errors, logs and tracebacks contain no contents of records, unless a setting allows it."""
 
 from __future__ import annotations
 

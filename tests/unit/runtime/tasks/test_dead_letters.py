@@ -44,7 +44,7 @@ class TestDeadLetters:
             producer=producer,
             deserialization_handler=DeadLetterQueue("dead").handle,
         )
-        for topic in topics:  # the poison is next once the first record is taken
+        for topic in topics:  # the bad record is next once the first record is processed
             kit.add(record("1", topic=topic), record("{", topic=topic, offset=1), record("2", topic=topic, offset=2))
         for _ in range(5):
             kit.task.process(100)

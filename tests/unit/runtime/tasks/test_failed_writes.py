@@ -1,4 +1,4 @@
-"""What happens to records that a sink cannot write."""
+"""Handling of records that a sink cannot write."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestWriting:
             "given str",
         ):
             assert part in text
-        assert handler.calls == []  # never the record's fault
+        assert handler.calls == []  # not an error of the record
 
     @pytest.mark.parametrize(("key", "origin"), [("bad", Origin.KEY), ("k", Origin.VALUE)])
     def test_unserializable_record_goes_to_the_production_handler(self, key: str, origin: Origin) -> None:
@@ -122,7 +122,7 @@ class TestWriting:
         assert kit.sent("out") == [(b"k", b"x", 0)]
 
     def test_record_of_another_topic_is_not_dropped_with_the_one_that_may_be(self) -> None:
-        """Both were refused for the same reason; the handler lets only one of them go."""
+        """Both were rejected for the same reason, but the handler allows dropping only one of them."""
         errors = [ProductionError("no", topic=topic, partition=0) for topic in ("loose", "loose", "strict")]
         asked: list[str] = []
 
@@ -233,7 +233,7 @@ def fails_for_bad(good: Any) -> Any:
 
 
 class TestChoosing:
-    """A sink's topic chooser and partitioner are user code, as every processor is."""
+    """A sink's topic chooser and partitioner are user code, like every processor."""
 
     SINKS = (
         {"topic": fails_for_bad("out")},
@@ -280,7 +280,7 @@ class TestChoosing:
         handler = Asked(Answer.CONTINUE)
         kit = self.kit({"topic": silent}, processing_handler=handler)
         kit.add(record("x"))
-        assert kit.task.process(1) == 0  # tried again
+        assert kit.task.process(1) == 0  # retried
         assert handler.calls == []
 
 
@@ -307,7 +307,7 @@ def test_sink_refuses_a_negative_timestamp() -> None:
 
 
 class Early:
-    """Sends records into the time before 1970."""
+    """Sends records with timestamps before 1970."""
 
     def bind(self, node: NodeContext) -> Process:
         forward = node.forward
@@ -315,7 +315,7 @@ class Early:
 
 
 class TestCommitCheck:
-    """What the flush of a commit finds."""
+    """The check of the producer in the flush of a commit."""
 
     def collector(self, answer: Answer, *, retriable: bool = False) -> tuple[RecordCollector, Asked]:
         producer = MemoryProducer(refuse=lambda r: ProductionError("no", topic="t", partition=0, retriable=retriable))
@@ -353,7 +353,7 @@ class TestCommitCheck:
 
 
 class WithDirectSend(MemoryProducer):
-    """A producer with a direct way that may be closed for a while."""
+    """A producer with a direct path that may be closed for some time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What happens to records that cannot be read, processed or written."""
+"""Handling of records that cannot be read, processed or written."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class TestProcessing:
 
 
 def test_no_handler_is_asked_about_a_record_that_meets_a_closed_store() -> None:
-    """Such as a global store whose thread has failed: the record is not to blame, and is not dropped."""
+    """For example a global store whose thread has failed. The record is not the cause, and must not be dropped."""
 
     names = key_value_store("names", key=serdes.STRING, value=serdes.STRING)
     store = open_store(names, application_id="app", context=RecordContext())
@@ -279,7 +279,7 @@ def test_silence_is_counted_anew_when_records_were_processed_before_it() -> None
     assert kit.task.process(2) == 0
     producer.full.remove("one")
     kit.clock.advance(900)
-    assert kit.task.process(2) == 0  # one is written, two is not
+    assert kit.task.process(2) == 0  # the first is written, the second is not
     kit.clock.advance(900)
     assert kit.task.process(2) == 0
     kit.clock.advance(100)

@@ -1,4 +1,4 @@
-"""Exception handlers: how they are configured, asked, and what they may answer."""
+"""Exception handlers: their configuration, their calls, and their valid answers."""
 
 from __future__ import annotations
 

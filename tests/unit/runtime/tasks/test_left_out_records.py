@@ -1,4 +1,4 @@
-"""A refused record ends its transaction: the handler is asked once, and the record is left out of the next round."""
+"""A rejected record aborts its transaction. The handler is called once, and the next attempt leaves the record out."""
 
 from __future__ import annotations
 

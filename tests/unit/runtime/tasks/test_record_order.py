@@ -1,4 +1,4 @@
-"""Which record is next, against a model: random timestamps, batches and chunk sizes."""
+"""The order of records, compared with a model: random timestamps, batches and chunk sizes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_order_stream_time_and_offsets_are_those_of_the_model(
 
     for arrival in [*arrivals, None]:
         if arrival is None:
-            if len(topics) == 1:  # bad records count as taken there: process all
+            if len(topics) == 1:  # bad records count as processed there: process all
                 while task.task.process(chunk):
                     pass
                 run(1_000)

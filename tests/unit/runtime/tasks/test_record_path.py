@@ -1,4 +1,4 @@
-"""Records on their way through a task: order, times, buffers, waiting."""
+"""The path of records through a task: order, times, buffers, waiting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Upper(Processor[Any, Any, Any, Any]):
 
 
 class Where(Processor[Any, Any, Any, Any]):
-    """Forwards what the record context says."""
+    """Forwards the content of the record context."""
 
     def process(self, record: Record[Any, Any]) -> None:
         at = self.context.record_metadata
@@ -282,7 +282,7 @@ def test_pattern_source_reads_what_no_exact_source_reads() -> None:
     assert [value for _, value, _ in kit.sent("out")] == [b"P", b"Q"]
 
 
-# -- a consumer that goes back by itself -----------------------------------------------------------------------------
+# -- a consumer that moves its position back -----------------------------------------------------------------------
 
 
 def test_records_that_come_again_are_neither_processed_nor_committed_again(caplog: pytest.LogCaptureFixture) -> None:

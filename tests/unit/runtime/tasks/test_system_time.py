@@ -15,7 +15,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 
 
 class Reads(Processor[Any, Any, Any, Any]):
-    """Notes the time that it is told, and lets the clock move in between."""
+    """Records the system time that it gets, and advances the clock meanwhile."""
 
     def __init__(self, clock: ManualClock, times: list[Any]) -> None:
         self.clock, self.times = clock, times
@@ -60,8 +60,9 @@ def test_time_stays_during_a_record_and_is_read_again_for_a_punctuation() -> Non
 
 
 def test_flush_of_a_cache_emits_no_earlier_than_the_last_record() -> None:
-    """The throttle of an outer join below a cached table looks at the time of the last record. That the clock has moved
-    on until the commit does not matter."""
+    """The throttle of an outer join below a cached table uses the time of the last record, even if the clock has
+    advanced until the commit.
+    """
     clock, sent = ManualClock(1000), list[Any]()
     builder = StreamsBuilder(key=STRING, value=STRING)
     left = builder.table("l", store="t").to_stream()
@@ -73,7 +74,7 @@ def test_flush_of_a_cache_emits_no_earlier_than_the_last_record() -> None:
         tasks.drain(commit=False)
 
     write("r", b"a", 0)
-    write("r", b"b", 20)  # closes the window of `a`: the operator sends the result, and looks again at 2000
+    write("r", b"b", 20)  # closes the window of `a`: the operator sends the result, and checks again at 2000
     write("l", b"d", 100)  # waits in the cache
     clock.advance(5000)
     tasks.commit()

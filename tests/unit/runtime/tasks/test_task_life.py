@@ -1,4 +1,4 @@
-"""Life and commits of tasks."""
+"""State changes and commits of tasks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def counting_kit(**options: Any) -> Kit:
 
 
 def commit(kit: Kit, *, enforce: bool = False) -> dict[TopicPartition, int]:
-    """What the stream thread does."""
+    """Commit as the stream thread does."""
     kit.task.flush_caches()
     kit.producer.flush(1000)
     offsets = kit.task.committable_offsets()
@@ -131,7 +131,7 @@ class TestCommit:
         kit.task.process(2)
         assert commit(kit) == {IN: 43}
         kit.task.start_again_at(IN)
-        kit.positions.positions.pop(IN)  # not known before the first answer
+        kit.positions.positions.pop(IN)  # unknown before the first answer
         assert commit(kit) == {}
         kit.positions.positions[IN] = 0
         assert kit.task.commit_needed
@@ -164,7 +164,7 @@ class TestCommit:
         assert commit(kit) == {IN: 42}
 
     def test_position_that_fences_never_goes_back(self) -> None:
-        """As a consumer does whose broker changes: a restart would count records twice, in spite of transactions."""
+        """A consumer may move its position back when its broker changes. A restart would then count records twice."""
         kit = counting_kit()
         kit.add(record("x", offset=41))
         kit.task.process(1)
@@ -198,8 +198,10 @@ class TestCommit:
         assert kit.task.committed_positions() == {IN: 1}
 
     def test_what_counts_as_committed_is_what_was_to_be_although_records_came_meanwhile(self) -> None:
-        """A revocation commits on another thread, and this one goes on polling. Offsets 1 to 3 are no records, which is
-        known only when the next one has come."""
+        """A revocation commits on another thread while this thread keeps polling.
+
+        The offsets 1 to 3 have no records, which is known only when the next record has arrived.
+        """
         kit = counting_kit()
         kit.add(record("a", offset=0))
         kit.task.process(1)
@@ -371,7 +373,7 @@ class TestLife:
         standby.initialize()
         assert standby.state is TaskPhase.RUNNING
         standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 9, b"k", (9).to_bytes(8, "big"))])
-        assert kit.stores.in_bulk is False, "a standby never ends, so nobody would flush it"
+        assert kit.stores.in_bulk is False, "a standby has no end, so it would never be flushed"
         standby.suspend()
         again = ActiveTask(
             kit.task.id,

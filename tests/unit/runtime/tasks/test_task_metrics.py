@@ -1,4 +1,4 @@
-"""What a task measures of its records, and that it does so without touching their path unless it is asked to."""
+"""Measurements of a task's records. Measuring must not change the processing, and only happens if it is enabled."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_records_taken_while_a_partition_is_empty_are_enforced(extracts: bool) -
     kit.add(record("4", topic="a", offset=2, at=4), record("slow", topic="a", offset=3, at=5))
     kit.task.process(10)
     found = figures(kit)[TASK]
-    assert found["enforced-processing-total"] == 2  # not the one that failed, nor those before b was empty
+    assert found["enforced-processing-total"] == 2  # not the failed record, nor those before b was empty
     assert found["enforced-processing-rate"] == 1
 
 

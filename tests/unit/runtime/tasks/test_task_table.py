@@ -1,4 +1,4 @@
-"""Every task a thread has against every wish for it, recycling, and what goes wrong on the way."""
+"""All combinations of a thread's tasks and a new assignment, recycling, and errors on the way."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def standby(steps: Steps) -> None:
 
 
 def recycled_pending(steps: Steps) -> None:
-    """A standby made from an active, its stores still open, not handed to the updater yet."""
+    """Return a standby recycled from an active task: its stores are open, and the updater does not have it yet."""
     suspended(steps)
     steps.parts.table.assign({}, {ONE: PARTS})
 
@@ -188,7 +188,7 @@ def test_contents_survive_from_standby_to_active_and_back_without_reading_again(
 
 @pytest.mark.parametrize("wish", ["standby", "nothing"])
 def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps, wish: str) -> None:
-    """Under exactly-once the transaction would bring their effects, and not their offsets."""
+    """Under exactly-once the transaction would contain their results, but not their offsets."""
     running(steps)
     world.write("in", b"a")
     active = only(steps.parts.table)
@@ -298,7 +298,7 @@ def test_all_tasks_are_dealt_with_before_the_worst_error_is_raised(steps: Steps)
 
 
 def test_new_tasks_are_there_although_closing_an_old_one_has_corrupted_others(steps: Steps) -> None:
-    """What the processor of a task writes when it is closed may tell of a refused record of any task."""
+    """A record that a processor wrote on close may raise the error of a rejected record of any task."""
     first, second = two_running(steps)
 
     suspend = first.suspend

@@ -1,4 +1,4 @@
-"""Tasks on real stores: what survives a close, a recycling, a corruption."""
+"""Tasks with real stores: the state after a close, a recycling, a corruption."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASK = TaskId(0, 0)
 
 
 class World:
-    """A broker, a state directory, and whatever tasks a test makes."""
+    """A broker, a state directory, and the tasks that a test creates."""
 
     def __init__(self, path: Path, *, cache_bytes: int) -> None:
         builder = StreamsBuilder()
@@ -60,7 +60,7 @@ class World:
         )
 
     def run(self, task: ActiveTask) -> None:
-        """From CREATED to RUNNING, replaying what the changelog has."""
+        """Move a task from CREATED to RUNNING, and replay its changelog."""
         task.initialize()
         position = task.restore_position(COUNTS)
         task.restore(COUNTS, self.producer.records.get(COUNTS, [])[max(0, position) :])

@@ -1,4 +1,4 @@
-"""Values that a serde cannot write: one of another type is a mistake in the program, others go to the handler."""
+"""Values that a serde cannot write. A wrong type is an error of the program; other errors go to the handler."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Asked:
 
 
 def run(topology: Topology, handler: Asked) -> list[Any]:
-    """The numbers of the records that reach ``out``."""
+    """Return the numbers of the records that reach ``out``."""
     config = {"production.exception.handler": handler, "statestore.cache.max.bytes": 0}
     with TopologyTestDriver(topology, config) as driver:
         source = driver.input_topic("in", key=serdes.STRING, value=serdes.STRING)
@@ -110,7 +110,7 @@ def test_value_of_another_type_ends_the_application_and_no_handler_is_asked(name
 
 @pytest.mark.parametrize("of_table", [True, False])
 def test_handler_is_asked_about_a_record_of_a_repartition_topic(of_table: bool) -> None:
-    """Tables send pairs of values there, in a serde around that of the values."""
+    """Tables send pairs of values to the topic, with a serde that wraps the serde of the values."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
 
     def change(value: str) -> Any:

@@ -1,4 +1,4 @@
-"""A stream thread that counts words of two partitions, on Kafka without Kafka."""
+"""A stream thread that counts words of two partitions, on a simulated Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out of a world."""
+"""Output of a world."""
 
 from __future__ import annotations
 

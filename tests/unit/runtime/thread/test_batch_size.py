@@ -1,4 +1,4 @@
-"""How many records a task may process per turn."""
+"""The number of records that a task may process per iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stream thread says that it has waited for Kafka."""
+"""The time for which a stream thread reports that it waited for Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 ONE = {task("0_0"): [tp("in-0")]}
 MS = 1_000_000
-"""In ns."""
+"""Time in ns."""
 
 
 def blocked_ns(steps: Steps) -> float:

@@ -27,7 +27,7 @@ def world() -> World:
 
 @pytest.fixture
 def steps(world: World, tmp_path: Path) -> Steps:
-    """With a cache: what was counted is written by a commit only."""
+    """With a cache, so that counts are written only by a commit."""
     steps = Steps(world, counting(), tmp_path)
     steps.run(BOTH)
     world.write("in", b"a", b"b")
@@ -66,7 +66,7 @@ def test_nothing_is_written_when_the_group_answers_that_it_has_dropped_the_membe
 def test_last_commit_writes_nothing_of_a_member_that_may_be_out(world: World, steps: Steps) -> None:
     steps.membership.counted = False
     steps.close()
-    assert world.names() == ["stay until the session is over"]
+    assert world.names() == ["stay until the session expires"]
     assert world.records(CHANGELOG) == []
     assert steps.ended
 

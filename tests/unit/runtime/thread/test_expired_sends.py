@@ -1,4 +1,4 @@
-"""A thread some of whose records were not written in time: all of its tasks make them again."""
+"""A thread with records that were not written in time: all of its tasks produce them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
 def test_what_nobody_made_any_more_is_not_sent_when_all_tasks_start_over(
     world: World, steps: Steps, all_of_them: bool
 ) -> None:
-    """But what a healthy task has sent is on its way for good: its next commit counts on it."""
+    """Records that a healthy task has sent are still delivered, because its next commit includes them."""
     steps.run(BOTH)
     steps.producer.reset = lambda: world.diary.append(("reset",))  # type: ignore[method-assign]
     tasks = [A, B] if all_of_them else [A]

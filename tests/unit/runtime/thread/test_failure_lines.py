@@ -31,7 +31,7 @@ WITHOUT_TEXT = [
 
 
 def failed(error: BaseException) -> list[Exception]:
-    """Run a stream thread that fails with ``error``; what it reports."""
+    """Run a stream thread that fails with ``error``; return its log lines."""
     reported: list[Exception] = []
 
     def open_loop(thread: StreamThread) -> object:

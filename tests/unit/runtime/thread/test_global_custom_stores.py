@@ -18,7 +18,7 @@ TEXTS: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}
 
 
 class Ranking(TopStore):
-    """Scores of everybody, with the methods of a mapping."""
+    """A score per key, with the methods of a mapping."""
 
     place = "everywhere"
 

@@ -1,4 +1,4 @@
-"""How the thread of global stores ends: in the user's code, from there, and with clients that fail."""
+"""Close of the global thread: from user code, on the thread itself, and with failing clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_processor_of_a_global_store_may_close_the_client(
         def process(self, record: Record[str, str]) -> None:
             super().process(record)
             if record.value == "close":
-                answers.append(streams.close())  # which would wait for this thread, and it for that
+                answers.append(streams.close())  # which would wait for this thread, while this thread waits for it
 
     builder = StreamsBuilder(key=STRING, value=STRING)
     builder.add_global_store(key_value_store("names", logging=False), "g", Closing)

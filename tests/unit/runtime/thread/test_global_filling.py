@@ -1,4 +1,4 @@
-"""Who hears how far the filling of global stores is, while nothing runs yet."""
+"""Reports of the progress of filling global stores, before tasks run."""
 
 from __future__ import annotations
 

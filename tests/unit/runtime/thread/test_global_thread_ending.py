@@ -1,4 +1,4 @@
-"""Global stores when a signal comes: before they are filled, meanwhile, and when tasks read them."""
+"""Global stores after a signal: before they are filled, during that, and while tasks read them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
 def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin_to(
     world: World, tmp_path: Path
 ) -> None:
-    """While it connects, say."""
+    """For example while it connects."""
     world.write("g", b"three", key=b"c")
     streams = client(world, custom(Waiting), tmp_path)
     streams._instance.cancel_global_restore()
@@ -62,17 +62,17 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
 
 
 def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
-    """A signal comes first. Draining may take a minute after that, and a last commit joins with what it reads."""
+    """A signal comes first. Draining may take a minute after that, and a last commit joins with the global store."""
     with client(world, table(), tmp_path) as streams:
         streams._instance.cancel_global_restore()
         world.write("g", b"three", key=b"a")
         until(lambda: streams.store("names").get("a") == "three", "the new value")
-        world.write("g", b"four", key=b"a")  # the thread has turned since, and would have seen that it is to end
+        world.write("g", b"four", key=b"a")  # the thread has iterated since, and would have noticed the request to stop
         until(lambda: streams.store("names").get("a") == "four", "the newest value")
 
 
 class Poisoned(Upper):
-    """Fails at one record."""
+    """Fails for one record."""
 
     def process(self, record: Record[str, str]) -> None:
         if record.value == "poison":
@@ -84,7 +84,7 @@ class Poisoned(Upper):
 def test_global_store_is_open_until_the_tasks_that_read_it_have_ended_when_its_thread_fails(
     world: World, tmp_path: Path, has_tasks: bool
 ) -> None:
-    """Else they fail, too, and say something else."""
+    """Otherwise the tasks would fail too, with a misleading error."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     builder.add_global_store(key_value_store("names", logging=False), "g", Poisoned)
     if has_tasks:

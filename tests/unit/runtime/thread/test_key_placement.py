@@ -1,4 +1,4 @@
-"""Keys of input topics that another partitioner has placed: found by a sample, said once for each topic."""
+"""Keys of input topics that another partitioner has placed: found by sampling, logged once per topic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def murmur2(key: bytes) -> int:
 
 
 def feed(checked: KeyPlacement, topic: str, rule: object, count: int = 100, subtopology: int = 0) -> None:
-    """One batch for each partition."""
+    """Process one batch for each partition."""
     keys = [f"k{number}".encode() for number in range(count)]
     for number in range(PARTITIONS):
         at = [key for key in keys if rule(key) == number]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""What the log says of partitions that are read from their end because nothing was committed of them."""
+"""Log lines for partitions that are read from their end because they have no committed offset."""
 
 from __future__ import annotations
 

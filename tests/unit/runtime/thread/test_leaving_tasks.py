@@ -21,7 +21,7 @@ ONE = {STAYS: [tp("in-1")]}
 
 
 class Held:
-    """What closing a database waits for."""
+    """Blocks the close of a database."""
 
     def __init__(self) -> None:
         self.begun, self.released = threading.Event(), threading.Event()
@@ -58,7 +58,7 @@ def world() -> World:
 
 @pytest.fixture
 def steps(world: World, tmp_path: Path) -> Steps:
-    """Two tasks are at work, their stores are on disk and have something in memory."""
+    """Two tasks run, with stores on disk and data in memory."""
     made = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
     made.run(BOTH)
     for partition in BOTH.values():
@@ -166,7 +166,7 @@ def test_end_of_a_thread_waits_for_what_is_being_closed(
     monkeypatch.setattr(BackgroundWork, "wait", released)
     steps.close()
     assert owner(steps) is None
-    reopened = TaskDatabase(steps.instance.directory.task_path(GOES), [])  # nobody has it open
+    reopened = TaskDatabase(steps.instance.directory.task_path(GOES), [])  # it is not open
     assert list(reopened.positions().values()) == [0]
     reopened.close()
 

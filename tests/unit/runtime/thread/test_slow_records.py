@@ -1,5 +1,8 @@
-"""Slow code of the application: what the thread has learnt of quick records, or has cached above slow nodes, must not
-outlast a transaction, or the patience of the group, again and again."""
+"""Slow code of the application.
+
+Batch sizes learnt from fast records, or records cached above slow nodes, must not repeatedly exceed the transaction
+time-out or the poll interval.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ TRANSACTION_MS = 10_000
 
 
 class Timed:
-    """Ends transactions as a coordinator does: one that lasts for too long fails with what comes next."""
+    """Ends transactions as a coordinator does: calls fail after a transaction that was open for too long."""
 
     def __init__(self, steps: Steps, fails_at: str) -> None:
         self._steps = steps
@@ -69,7 +72,7 @@ def test_records_that_become_slow_do_not_outlast_their_transaction_for_ever(tmp_
 
 
 def counting_above_slow(world: World, took_ms: int = 20) -> Topology:
-    """Counts by key; what the cache sends on when it is flushed takes so long for each key."""
+    """Count by key. Each key that the cache flushes takes this time in the nodes below."""
     builder = StreamsBuilder()
 
     def work(value: int) -> int:
@@ -88,7 +91,7 @@ def write_keys(world: World, first: int, count: int, partition: int = 0) -> None
 
 
 def work_until(world: World, steps: Steps, committed: dict[str, int]) -> None:
-    """Turns of some ms, until so much is committed, or for ten seconds without slow nodes."""
+    """Iterate every few ms until this number is committed, for at most ten seconds without slow nodes."""
     for _ in range(1_000):
         if all(world.committed.get(tp(at), OffsetAndMetadata(0, "")).offset == end for at, end in committed.items()):
             return
@@ -159,7 +162,7 @@ def test_slow_nodes_below_a_cache_do_not_keep_the_thread_from_polling_again_and_
 
 
 def test_entries_without_a_record_do_not_keep_records_from_being_processed(tmp_path: Path) -> None:
-    """Processors may put something when they begin: nothing is to be committed then, and nothing flushes it."""
+    """Processors may put entries on start. Then there is nothing to commit, and nothing flushes the entries."""
     world = World(**{"in": 1, "out": 1, "app_counts_changelog": 1})
     steps = Steps(
         world, counting_above_slow(world, 3_000), tmp_path, commit_interval_ms=100, consumer_max_poll_interval_ms=10_000

@@ -1,4 +1,4 @@
-"""The state machines of clients and threads, every pair."""
+"""The state machines of clients and threads, with every pair of states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from streams_py.runtime.thread.states import State, ThreadState, client_may_go, is_running, thread_may_go
 
-# Kafka's tables, as KafkaStreams.State and StreamThread.State document them; same-state requests are no changes here.
+# Kafka's tables, as KafkaStreams.State and StreamThread.State document them. Same-state requests change nothing here.
 CLIENT = """
     CREATED          -> REBALANCING PENDING_SHUTDOWN
     REBALANCING      -> RUNNING PENDING_SHUTDOWN PENDING_ERROR

@@ -1,4 +1,4 @@
-"""The loop of a stream thread, turn by turn, and rebalances."""
+"""The loop of a stream thread, iteration by iteration, and rebalances."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
         paused = False
 
         def pause(self, paused: bool) -> None:
-            if not paused:  # which is what it found when it began
+            if not paused:  # which is the state at its start
                 pausing.start()
                 pausing.join(0.1)
             self.paused = paused
@@ -217,7 +217,7 @@ def test_task_runs_while_another_one_restores(world: World, steps: Steps) -> Non
     world.committed[tp("in-1")] = OffsetAndMetadata(0)
     steps.membership.round(BOTH)
     world.write("in", b"a")
-    steps.loop.iterate()  # without the updater: the other one cannot get ready
+    steps.loop.iterate()  # without the updater, the other one cannot become ready
     assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
     assert steps.thread.control.processed_records == 1
@@ -234,7 +234,7 @@ def test_nothing_is_committed_during_a_rebalance(world: World, steps: Steps) -> 
     steps.membership.join()
     world.clock.advance(5000)
     steps.turn(3)
-    assert steps.thread.control.processed_records == 1  # work goes on
+    assert steps.thread.control.processed_records == 1  # processing continues
     assert world.names() == []
     steps.membership.finish(BOTH)
     steps.turn(3)
@@ -428,7 +428,7 @@ def test_error_code_keeps_running_tasks_until_the_thread_has_failed(world: World
 
 
 def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_take(world: World, steps: Steps) -> None:
-    busy = Inbox[TaskSide]()  # nobody serves it
+    busy = Inbox[TaskSide]()  # which is not read
     steps.parts.rebalance._inbox = busy
     steps.parts.rebalance._wait_ms = 1
     with pytest.raises(TaskMigratedError, match=r"max\.poll\.interval\.ms"):

@@ -1,4 +1,4 @@
-"""Input, repartition and changelog topics that are deleted and created again, while tasks run and before they start."""
+"""Input, repartition and changelog topics that are deleted and recreated, while tasks run and before they start."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_offset_that_another_member_committed_in_the_new_topic_is_used(world: Wo
     create_again(world, "in", *[b"%d" % number for number in range(5)])
     steps.instance.topic_ids.watch("another thread", ["in"])
     work(steps)
-    world.committed[tp("in-0")] = OffsetAndMetadata(4)  # below what this process knows, which is in another topic
+    world.committed[tp("in-0")] = OffsetAndMetadata(4)  # below the offsets known here, which are from another topic
     steps.membership.round(ONE)
     work(steps)
     assert outputs(world)[6:] == [b"4"]

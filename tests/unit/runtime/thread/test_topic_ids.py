@@ -1,4 +1,4 @@
-"""Which answers about topic ids are believed."""
+"""Which answers about topic ids are accepted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_replaced_id_is_never_believed_again(world: World, ids: TopicIds) -> Non
     world.topic_ids["in"] = "second"
     ids.check()
     ids.check()
-    world.topic_ids["in"] = "first"  # a broker that has not caught up
+    world.topic_ids["in"] = "first"  # from a broker that is behind
     for _ in range(5):
         ids.check()
     assert ids.now == {"in": "second"}

@@ -1,4 +1,4 @@
-"""The loop of a stream thread when something goes wrong, and at its end."""
+"""The loop of a stream thread after errors, and at its end."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: Wo
     assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
     steps.turn(3)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
-    # Its input goes on at the committed offset, not at the consumer's position: the record comes again.
+    # Its input continues at the committed offset, not at the consumer's position: the record is processed again.
     assert steps.consumer.assigned[-1] == {tp("in-0"): 0, tp("in-1"): None}
     steps.turn()
     assert steps.thread.control.processed_records == 3
@@ -84,7 +84,7 @@ def test_corruption_during_a_rebalance_commits_nothing(world: World, steps: Step
 def test_changelog_records_on_their_way_arrive_before_a_corrupted_task_is_restored(
     world: World, tmp_path: Path, in_rebalance: bool
 ) -> None:
-    """Its restoration would end before them, and the store would miss them although the changelog has them."""
+    """Otherwise the restore would end before them, and the store would lack records that the changelog contains."""
     steps = Steps(world, counting(), tmp_path, statestore_cache_max_bytes=0)
     on_their_way: list[tuple[Any, ...]] = []
     arrive = steps.producer.produce
@@ -199,7 +199,7 @@ def test_clean_end_commits_closes_and_keeps_the_place_in_the_group(world: World,
     world.write("in", b"a")
     steps.turn()
     steps.close()
-    assert world.diary == [("flush",), ("commit", {tp("in-0"): 1}), ("stay until the session is over",)]
+    assert world.diary == [("flush",), ("commit", {tp("in-0"): 1}), ("stay until the session expires",)]
     assert steps.ended
     assert steps.states[-2:] == [ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD]
     assert steps.parts.table.all() == []
@@ -234,13 +234,13 @@ def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
         steps.thread._fail(ProcessingError("user code"))
     else:
         steps.thread.shut_down(leave_group=how == "removed", timeout_ms=1)
-        world.clock.advance(100)  # also when that takes longer than somebody wanted to wait
+        world.clock.advance(100)  # also if that takes longer than the caller wanted to wait
     steps.end()
     assert steps.ended
     assert world.diary.count(("remove member", "app", "me-1", "me")) == (how == "removed")
     if how == "removed":
         assert world.diary[-2:] == [("leave",), ("remove member", "app", "me-1", "me")]
-        assert was == [ThreadState.PENDING_SHUTDOWN], "nobody else has its number yet"
+        assert was == [ThreadState.PENDING_SHUTDOWN], "no other thread has its number yet"
 
 
 def test_thread_ends_though_its_static_member_cannot_be_removed(
@@ -250,21 +250,21 @@ def test_thread_ends_though_its_static_member_cannot_be_removed(
     steps.run(BOTH)
 
     def away(group: str, instance_id: str, member_id: str) -> None:
-        raise BrokerUnavailableError("nobody answers")
+        raise BrokerUnavailableError("no broker answers")
 
     steps.instance.admin.remove_member = away  # type: ignore[union-attr,method-assign]
     steps.thread.shut_down(leave_group=True)
     steps.end()
     assert steps.ended
     assert steps.thread.state is ThreadState.DEAD
-    assert "keeps its tasks until the session timeout: nobody answers" in caplog.text
+    assert "keeps its tasks until the session timeout: no broker answers" in caplog.text
 
 
 def test_everything_else_is_closed_when_the_state_updater_cannot_be(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     steps.updater.close = Mock(side_effect=RuntimeError("cannot join thread before it is started"))  # type: ignore[method-assign]
     steps.close()
-    assert world.names()[-1] == "stay until the session is over"
+    assert world.names()[-1] == "stay until the session expires"
     assert steps.parts.table.all() == []
 
 
@@ -329,10 +329,10 @@ def test_directories_locked_for_a_report_are_released_when_the_thread_ends_in_a_
 
 
 class Exiting(Processor[bytes, bytes, bytes, bytes]):
-    """Somebody calls sys.exit() where the processor ends."""
+    """A processor that calls sys.exit() in ``close``."""
 
     def process(self, record: Record[bytes, bytes]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
         raise SystemExit(3)
@@ -342,8 +342,10 @@ class Exiting(Processor[bytes, bytes, bytes, bytes]):
 def test_exit_of_the_program_asked_for_by_a_processor_that_is_closed_leaves_nothing_open(
     world: World, tmp_path: Path, how: str
 ) -> None:
-    """On a stream thread that ends the thread alone: then the client would wait for it for ever, and its files stay
-    open."""
+    """On a stream thread, sys.exit() stops only the thread.
+
+    The client would wait for it forever, and its files would stay open.
+    """
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
     stream.group_by_key().count(store="counts")
@@ -364,7 +366,7 @@ def test_exit_of_the_program_asked_for_by_a_processor_that_is_closed_leaves_noth
 
 
 class ExitingAtOnce(Processor[bytes, int, bytes, bytes]):
-    """Somebody calls sys.exit() for a record."""
+    """Calls sys.exit() for a record."""
 
     def process(self, record: Record[bytes, int]) -> None:
         raise SystemExit(3)
@@ -389,7 +391,7 @@ def test_exit_of_the_program_asked_for_while_caches_are_flushed_at_the_end_leave
 
 
 class ExitingForOneKey(Processor[bytes, int, bytes, bytes]):
-    """Somebody calls sys.exit() for some records."""
+    """Calls sys.exit() for some records."""
 
     def process(self, record: Record[bytes, int]) -> None:
         if record.key == b"exit":
@@ -430,7 +432,7 @@ def test_client_hears_of_a_thread_that_ends_whatever_its_end_meets(world: World,
 
 
 class Failing(Processor[bytes, bytes, bytes, bytes]):
-    """Fails on ``bad``; notes that it was closed."""
+    """Fails on ``bad``; records that it was closed."""
 
     closed = 0
 
@@ -463,7 +465,7 @@ def test_error_of_user_code_names_everything_and_ends_the_thread(world: World, t
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_nothing_keeps_a_thread_that_has_ended(world: World, tmp_path: Path, guarantee: str) -> None:
-    """One that fails again and again is replaced each time."""
+    """A thread that fails repeatedly is replaced each time."""
     steps = Steps(world, counting(), tmp_path, processing_guarantee=guarantee)
     steps.run(BOTH)
     world.write("in", b"a")

@@ -1,5 +1,8 @@
-"""The stream thread waits for nobody: committed offsets are on their way while other tasks go on, a full queue is tried
-again, and what one task runs into is not lost on the others."""
+"""The stream thread waits for no single task: other tasks continue while committed offsets are fetched.
+
+A full queue is retried, and an error of one task does not affect the others.
+
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,7 @@ def test_offsets_are_asked_again_when_no_answer_comes_at_all(world: World, tmp_p
 
 
 class Ticking(Processor[bytes, bytes, bytes, bytes]):
-    """Forwards a tick every second."""
+    """Forwards a record every second."""
 
     def init(self, context: Any) -> None:
         context.schedule(
@@ -136,7 +139,7 @@ class Ticking(Processor[bytes, bytes, bytes, bytes]):
         )
 
     def process(self, record: Record[bytes, bytes]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def ticking() -> Topology:
@@ -147,7 +150,7 @@ def ticking() -> Topology:
 
 
 class FullQueue:
-    """Takes no record while ``full``."""
+    """Rejects records while ``full``."""
 
     def __init__(self, steps: Steps) -> None:
         self.full = True
@@ -211,7 +214,7 @@ def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_time_out(
 
 
 class Greeting(Processor[bytes, bytes, bytes, bytes]):
-    """Writes when it begins and when it ends."""
+    """Writes a record on start and on close."""
 
     def init(self, context: Any) -> None:
         self._context = context
@@ -220,7 +223,7 @@ class Greeting(Processor[bytes, bytes, bytes, bytes]):
         context.forward(Record(b"k", b"hello", 1))
 
     def process(self, record: Record[bytes, bytes]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
         self._context.forward(Record(b"k", b"bye", 2))
@@ -274,7 +277,7 @@ def test_full_queue_while_processors_are_closed_does_not_end_the_thread(world: W
 
 
 class Farewell(Processor[bytes, bytes, bytes, bytes]):
-    """Counts, and spoils its count when it ends."""
+    """Counts, and changes its count on close."""
 
     def init(self, context: Any) -> None:
         self._context = context
@@ -294,7 +297,7 @@ class Farewell(Processor[bytes, bytes, bytes, bytes]):
 def test_what_closing_writes_is_beyond_the_last_commit_and_leaves_state_and_changelog_equal(
     tmp_path: Path, persistent: bool, is_away: bool
 ) -> None:
-    """As in Kafka Streams: with a broker that does not answer the task ends without it, and nothing else is lost."""
+    """As in Kafka Streams: if the broker does not answer, the task closes without the record; nothing else is lost."""
     world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
     builder = StreamsBuilder()
     store = key_value_store("counts", key=serdes.STRING, value=serdes.INT64, persistent=persistent)
@@ -385,7 +388,7 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
     assert steps.thread.state is ThreadState.RUNNING
 
 
-# -- a producer that cannot go on ----------------------------------------------------------------------------------
+# -- a producer that cannot continue --------------------------------------------------------------------------------
 
 
 def test_producer_out_of_step_with_the_broker_is_replaced_and_work_goes_on_from_the_last_commit(

@@ -14,7 +14,7 @@ from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
 from streams_py.state.stores.bytes_store import MemoryBytes, after_prefix
 from streams_py.topology.declare.stores import StoreKind, ValueAndTimestamp
-from tests.beside import beside
+from tests.background import in_background
 from tests.contract.stores.store_kit import SHAPES, Kit, Shape
 
 PLAIN = Shape(StoreKind.KEY_VALUE, persistent=False, caching=False)
@@ -127,7 +127,7 @@ def test_readers_never_fail_nor_go_back_in_time_while_the_owner_writes(
         else:
             seen[key] = value
 
-    with beside(read, threads=2):
+    with in_background(read, threads=2):
         for n in range(1, 150):
             for key in keys:
                 kit.put(key, n)

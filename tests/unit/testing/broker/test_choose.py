@@ -1,4 +1,4 @@
-"""Which broker is taken, and what is said when there is none."""
+"""Choice of the broker, and the reason that is reported if no broker is available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streams_py.testing.broker.interface import NoBrokerError
 
 @pytest.fixture
 def nothing_here(monkeypatch, tmp_path):
-    """A machine with an empty PATH and no address given."""
+    """A machine with an empty PATH and without a given address."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     for name in ("STREAMS_PY_BOOTSTRAP", "STREAMS_PY_BROKER"):

@@ -1,4 +1,4 @@
-"""``python -m streams_py.testing.broker``: mistakes get a sentence, not a trace back."""
+"""``python -m streams_py.testing.broker``: mistakes give a one-line error without a traceback."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_brokers_run_another_release_when_the_environment_names_one(tmp_path, mo
     monkeypatch.setenv("STREAMS_PY_KAFKA_VERSION", "4.4.0")
     monkeypatch.setattr(jars, "java_path", lambda: "java")
     monkeypatch.setattr(jars.shutil, "which", lambda tool: None)
-    (tmp_path / "kafka-4.3.1").mkdir()  # Java members are still of this one
+    (tmp_path / "kafka-4.3.1").mkdir()  # Java members still use this release
     assert jars.why_no_jvm() == f"no Maven to download Kafka's jars (or copy them to {tmp_path}/kafka-4.4.0)"
     assert jars.kafka_jars() == tmp_path / "kafka-4.3.1"
     (tmp_path / "kafka-4.4.0").mkdir()

@@ -1,4 +1,4 @@
-"""The Docker back end without Docker: what it says, what it cleans up; the compose file has the test kit's settings."""
+"""The Docker back end without Docker: its errors and cleanup; the compose file has the test kit's settings."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_rest_is_cleaned_up_when_one_container_cannot_be_removed(capsys: pytest.
     broker.close()
     assert second.stopped
     assert "removal in progress" in capsys.readouterr().err
-    broker.close()  # again: nothing is left to do
+    broker.close()  # a second kill has nothing to do
 
 
 def test_compose_file_runs_the_release_and_the_settings_of_the_test_kit() -> None:

@@ -1,4 +1,4 @@
-"""Settings of nodes, on the JVM and in containers; their files; their processes."""
+"""Settings, files and processes of nodes, on the JVM and in containers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_foreign_process_is_never_taken_for_a_node(tmp_path):
     node.write_settings(free_ports(1))
     (tmp_path / "node-1.pid").write_text(str(os.getpid()))
     assert node.pid() is None
-    node.end(hard=True)  # must not end this very process
+    node.end(hard=True)  # must not stop this process
     assert not (tmp_path / "node-1.pid").exists()
 
 

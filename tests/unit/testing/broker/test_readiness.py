@@ -1,4 +1,4 @@
-"""Readiness is decided from two small answers."""
+"""Readiness of a broker is decided from two small answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""User code on its own thread: every step of an assignor may raise anything and may never return."""
+"""User code on a separate thread: every step of an assignor may raise any error, and may never return."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 
 STATE: Any = object()
 NOTICE = NotifyAssignor(GroupAssignment(), GroupSubscription(), AssignmentError.NONE)
-MINUTE_MS = 60_000  # never over in a test
+MINUTE_MS = 60_000  # never reached in a test
 
 
 class Mine(TaskAssignor):
-    """Does what the test wants, in the step that the test wants."""
+    """Does what the test sets, in the step that the test sets."""
 
     at: ClassVar[str] = ""
     act: ClassVar[Any] = staticmethod(lambda: None)
@@ -63,7 +63,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> type[Mine]:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """Lets go of whatever hangs."""
+    """Release all hanging calls."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,4 +1,4 @@
-"""Who is in the group, as its coordinator says."""
+"""The processes of the group, as its coordinator reports them."""
 
 from __future__ import annotations
 

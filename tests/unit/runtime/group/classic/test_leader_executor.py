@@ -1,4 +1,4 @@
-"""The leader's effects carried out: on a cluster that answers, on a silent one, and with assignors of all kinds."""
+"""Execution of the leader's effects, with a cluster that answers, a silent one, and all kinds of assignors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def world() -> World:
 
 
 class Scripted(TaskAssignor):
-    """Gives everything to the first client, after doing what the test wants."""
+    """Assigns all tasks to the first client, after an action that the test sets."""
 
     before: ClassVar[Any] = staticmethod(lambda: None)
     computed: ClassVar[list[AssignmentError]] = []
@@ -68,7 +68,7 @@ class Scripted(TaskAssignor):
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
-    """The class; what tests set on it with monkeypatch is taken back."""
+    """Return the class; attributes that tests set with monkeypatch are restored."""
     monkeypatch.setattr(Scripted, "computed", [])
     return Scripted
 
@@ -81,7 +81,7 @@ def leader_executor(steps: Steps) -> Any:
 
 
 def lead_two(leader: Steps, other: Steps) -> None:
-    """A rebalance of two processes, led by the first."""
+    """Run a rebalance of two processes, led by the first."""
     members = {}
     for name, steps in (("me", leader), ("other", other)):
         topics = steps.membership.topics
@@ -299,7 +299,7 @@ def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fai
     assert words in str(error)
     assert "test_leader_executor:Scripted" in str(error)
     monkeypatch.setattr(scripted, "before", staticmethod(lambda: None))
-    world.clock.advance(60_001)  # the group tries again by itself
+    world.clock.advance(60_001)  # the group retries automatically
     steps.turn()
     assert "rejoin" in world.names()
 
@@ -402,7 +402,7 @@ def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_p
     answer = getattr(executor._admin.admin, slow)
     setattr(executor._admin.admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
     try:
-        if slow == "list_offsets":  # lags are not known then: as good as it gets
+        if slow == "list_offsets":  # lags are unknown then: the best possible assignment
             steps.membership.lead()
         else:
             with pytest.raises(BrokerUnavailableError, match="did not answer the group's leader within 50 ms"):

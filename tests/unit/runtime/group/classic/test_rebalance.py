@@ -1,4 +1,4 @@
-"""The seam between membership and stream thread: what is asked of whom, in which order, and what happens at the end."""
+"""The interface between membership and stream thread: the calls, their order, and the end of the rebalance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IN0, IN1 = tp("in-0"), tp("in-1")
 
 
 class Thread:
-    """The stream thread's side: records the calls."""
+    """The stream thread's side; records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -73,7 +73,7 @@ class LeaderExecutor:
 
 
 class Seam:
-    """A Rebalance with everything around it."""
+    """A Rebalance and its environment."""
 
     def __init__(self, inbox: Inbox[TaskSide] | None = None, **settings: Any) -> None:
         self.clock = ManualClock(5_000)
@@ -108,7 +108,7 @@ class Seam:
         self.rebalance.on_assignment(partitions, encode_assignment_info(AssignmentInfo(**info)), 1)
 
     def has(self, *partitions: TopicPartition, **info: Any) -> None:
-        """A rebalance that gave the thread these."""
+        """Create a rebalance that has given the thread these partitions."""
         self.rebalance.subscription_user_data(frozenset())
         self.assignment(*partitions, **info)
         self.rebalance.on_assigned(partitions)
@@ -267,7 +267,7 @@ def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
 
 
 def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
-    seam = Seam(Inbox[TaskSide]())  # which nobody serves
+    seam = Seam(Inbox[TaskSide]())  # which is not read
     with seam.rebalance.ending():
         pass
     assert decode_subscription_info(seam.rebalance.subscription_user_data(frozenset())).task_offset_sums == {}
@@ -280,7 +280,7 @@ def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
 
 
 def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_commits_for_the_last_time() -> None:
-    """Others would be given what was revoked, and the commit would count none the less."""
+    """Otherwise other members would get the revoked partitions, and the commit would still be accepted."""
     seam = Seam(Inbox[TaskSide]())
     with seam.rebalance.ending():
         assert seam.rebalance.on_revoked((IN0,)) == {}
@@ -290,7 +290,7 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
 
 
 def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam: Seam) -> None:
-    """Directories that were locked after its end would never be released."""
+    """Directories that are locked after its end would never be released."""
     happened: list[str] = []
 
     def end() -> None:

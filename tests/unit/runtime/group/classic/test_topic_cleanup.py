@@ -1,4 +1,4 @@
-"""Internal topics that brokers clean up in another way than stores and tasks require."""
+"""Internal topics whose cleanup policy differs from what stores and tasks require."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of stateless nodes are one function that behaves like the nodes one after the other."""
+"""Chains of stateless nodes are compiled to one function that behaves like the nodes in sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Caught = list[tuple[str, Any, Any, str]]
 
 
 def chained(failing: str = "", wrong: object = None) -> tuple[Kit, Caught]:
-    """A chain of each kind of node, of which one fails."""
+    """Build a chain with each kind of node, of which one fails."""
     caught: Caught = []
 
     def step(name: str, answer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""When punctuators fire."""
+"""The times at which punctuators run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_fire_calls_each_schedule_once_in_order_of_due_time(queue: PunctuationQu
 
 
 def test_schedules_that_are_due_at_one_time_fire_in_the_order_of_javas_priority_queue(queue: PunctuationQueue) -> None:
-    """Both texts were printed by a Java program."""
+    """Both expected texts were printed by a Java program."""
     seen: list[str] = []
     for name in "ABCDE":
         queue.schedule(0, 10, lambda now, name=name: seen.append(name))
@@ -108,7 +108,7 @@ def test_schedule_refuses_an_interval_below_one_millisecond(queue: PunctuationQu
 
 
 class Anchored(Processor[str, str, str, str]):
-    """Ticks at 25, 35 and so on, of both clocks."""
+    """Runs at 25, 35 and so on, of both clocks."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
         for clock in Punctuation:
@@ -119,7 +119,7 @@ class Anchored(Processor[str, str, str, str]):
         context.forward(Record(clock, str(now_ms), now_ms))
 
     def process(self, record: Record[str, str]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def test_processor_chooses_the_times_of_its_punctuations() -> None:

@@ -1,4 +1,4 @@
-"""Ready-made timestamp extractors."""
+"""The built-in timestamp extractors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something that goes on beside a test: traffic, readers."""
+"""Background work during a test, such as traffic or readers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["beside"]
+__all__ = ["in_background"]
 
 
 @contextmanager
-def beside(run: Callable[[threading.Event], object], *, threads: int = 1) -> Iterator[None]:
-    """Calls ``run`` on threads of their own while the block goes on; the event tells them when it has ended. What one
-    of them raises is raised at the end of the block."""
+def in_background(run: Callable[[threading.Event], object], *, threads: int = 1) -> Iterator[None]:
+    """Run functions on separate threads during the block.
+
+    The event tells them to stop. An error of one of them is raised at the end of the block.
+    """
     ended = threading.Event()
     problems: list[BaseException] = []
 
@@ -22,7 +24,7 @@ def beside(run: Callable[[threading.Event], object], *, threads: int = 1) -> Ite
         except BaseException as error:
             problems.append(error)
 
-    running = [threading.Thread(target=run_one, name=f"beside-{number}") for number in range(threads)]
+    running = [threading.Thread(target=run_one, name=f"background-{number}") for number in range(threads)]
     for thread in running:
         thread.start()
     try:

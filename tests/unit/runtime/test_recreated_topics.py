@@ -50,8 +50,8 @@ def end(steps: Steps) -> None:
     steps.instance.directory.close()
 
 
-def create_anew(world: World, *counts: tuple[bytes, int]) -> None:
-    """And what somebody else has written to it."""
+def recreate(world: World, *counts: tuple[bytes, int]) -> None:
+    """Recreate the topic, with records that another client has written to it."""
     world.records(TopicPartition(TOPIC, 0)).clear()
     world.topic_ids[TOPIC] = "second"
     for key, number in counts:
@@ -62,13 +62,13 @@ def outputs(world: World, key: bytes) -> list[int]:
     return [int.from_bytes(r.value() or b"", "big") for r in world.records(TopicPartition("out", 0)) if r.key() == key]
 
 
-def test_state_that_was_left_before_a_changelog_was_created_anew_is_restored_from_the_new_one(
+def test_state_that_was_left_before_a_changelog_was_recreated_is_restored_from_the_new_one(
     started: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = started()
     count(steps, b"a", b"a", b"a", b"b")
     end(steps)
-    create_anew(world, (b"a", 1), (b"c", 1), (b"c", 2), (b"c", 3), (b"a", 2))
+    recreate(world, (b"a", 1), (b"c", 1), (b"c", 2), (b"c", 3), (b"a", 2))
     with pytest.raises(StreamsError, match=r"app-counts-changelog-0 was deleted .* committed offset 4 of in-0"):
         started()
     steps = started(recreated_internal_topics="continue")
@@ -78,12 +78,12 @@ def test_state_that_was_left_before_a_changelog_was_created_anew_is_restored_fro
     end(steps)
 
 
-def test_task_whose_changelog_is_created_anew_under_it_says_so_and_keeps_what_it_has(
+def test_task_whose_changelog_is_recreated_under_it_says_so_and_keeps_what_it_has(
     started: Callable[[], Steps], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = started()
     count(steps, b"a", b"a", b"a", b"b")
-    create_anew(world)
+    recreate(world)
     count(steps, b"a")
     count(steps, b"a")
     assert (
@@ -98,14 +98,14 @@ def test_task_whose_changelog_is_created_anew_under_it_says_so_and_keeps_what_it
     end(steps)
 
 
-def test_state_is_restored_from_a_changelog_created_anew_after_a_reset(
+def test_state_is_restored_from_a_changelog_recreated_after_a_reset(
     started: Callable[..., Steps], world: World
 ) -> None:
     """Without committed offsets nothing is lost: the input is processed again."""
     steps = started()
     count(steps, b"a", b"a", b"b")
     end(steps)
-    create_anew(world)
+    recreate(world)
     world.committed.clear()
     steps = started()
     count(steps, b"a")

@@ -13,6 +13,7 @@ import importlib
 import inspect
 import json
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ OTHERS: Final = {
 """Private names that are used on objects other than ``self``, and their classes."""
 
 
+@cache
 def used_names() -> dict[str, str]:
     """Return ``module:Class.name`` -> fingerprint of the private names of kafka-python that are used."""
     found: dict[str, str] = {}
@@ -86,7 +88,7 @@ def _private_names(ours: type) -> set[str]:
     names: set[str] = set()
     for base in ours.__mro__:
         if base.__module__.startswith("streams_py"):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+            tree = ast.parse(textwrap.dedent(_source(base)))
             names |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
             names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _of_self(node)}
     return {name for name in names if name.startswith("_") and not name.startswith("__")}
@@ -107,7 +109,12 @@ def names_of_others() -> set[str]:
 
 
 def _has(base: type, attribute: str) -> bool:
-    return attribute in vars(base) or f"self.{attribute} =" in inspect.getsource(base)
+    return attribute in vars(base) or f"self.{attribute} =" in _source(base)
+
+
+@cache
+def _source(base: type) -> str:
+    return inspect.getsource(base)  # which parses the whole module
 
 
 def _fingerprint(owner: type, attribute: str) -> str:

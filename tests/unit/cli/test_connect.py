@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -144,6 +144,7 @@ def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, st
     assert body.pieces < 100
 
 
+@settings(max_examples=40)
 @given(st.binary() | st.text(st.sampled_from('{}[]":,0123456789.eE+-NaInfity \\ud8')).map(str.encode))
 def test_any_answer_is_a_status_or_one_sentence(body: bytes) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -169,6 +169,7 @@ STORES: dict[str, Materialized[Any, Any]] = {
 )
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40)  # of each of 40 combinations
 @given(data=st.data())
 def test_restored_table_equals_the_processed_one(kind: str, extractor: str, store: str, data: st.DataObject) -> None:
     key, value, keys, values = KINDS[kind]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
@@ -75,26 +75,34 @@ def pair(key: object, value: object) -> Any:
 
 
 class World:
-    """A builder or a topology, with one object of each class that has methods."""
+    """A builder or a topology, with one object of each class that has methods, most of them made on first use."""
 
     def __init__(self) -> None:
-        self.builder = builder = StreamsBuilder(key=TEXT, value=TEXT)
-        self.stream = builder.stream("stream")
-        self.other_stream = builder.stream("other-stream")
-        self.table = builder.table("table")
-        self.other_table = builder.table("other-table")
-        self.global_table = builder.global_table("global-table")
-        self.grouped = builder.stream("grouped").group_by_key()
-        self.other_grouped = builder.stream("other-grouped").group_by_key()
-        self.grouped_table = self.table.group_by(pair, key=TEXT, value=TEXT)
-        self.windowed = self.grouped.windowed_by(TimeWindows.of(10))
-        self.sessions = self.grouped.windowed_by(SessionWindows.of(10))
-        self.counts = self.windowed.count()
-        self.cogrouped = self.grouped.cogroup(third)
-        self.cogrouped_windows = self.cogrouped.windowed_by(TimeWindows.of(10))
-        self.cogrouped_sessions = self.cogrouped.windowed_by(SessionWindows.of(10))
-        self.branches = self.stream.split()
+        self.builder = StreamsBuilder(key=TEXT, value=TEXT)
+        self.stream = self.builder.stream("stream")
         self.topology = Topology().add_source("source", "in").add_processor("processor", Noop, "source")
+
+    def __getattr__(self, name: str) -> Any:
+        made = self._MAKERS[name](self)
+        setattr(self, name, made)
+        return made
+
+    _MAKERS: ClassVar[dict[str, Callable[[World], Any]]] = {
+        "other_stream": lambda world: world.builder.stream("other-stream"),
+        "table": lambda world: world.builder.table("table"),
+        "other_table": lambda world: world.builder.table("other-table"),
+        "global_table": lambda world: world.builder.global_table("global-table"),
+        "grouped": lambda world: world.builder.stream("grouped").group_by_key(),
+        "other_grouped": lambda world: world.builder.stream("other-grouped").group_by_key(),
+        "grouped_table": lambda world: world.table.group_by(pair, key=TEXT, value=TEXT),
+        "windowed": lambda world: world.grouped.windowed_by(TimeWindows.of(10)),
+        "sessions": lambda world: world.grouped.windowed_by(SessionWindows.of(10)),
+        "counts": lambda world: world.windowed.count(),
+        "cogrouped": lambda world: world.grouped.cogroup(third),
+        "cogrouped_windows": lambda world: world.cogrouped.windowed_by(TimeWindows.of(10)),
+        "cogrouped_sessions": lambda world: world.cogrouped.windowed_by(SessionWindows.of(10)),
+        "branches": lambda world: world.stream.split(),
+    }
 
     def build(self, owner: str) -> None:
         """Do all steps of a description that need no records."""

@@ -1,16 +1,16 @@
-"""What authors of connectors import: Kafka Connect's plug-in API, for Python.
+"""Kafka Connect's plug-in API for Python. Authors of connectors import this module.
 
-A :class:`Connector` says which tasks there are; a :class:`SourceTask` fetches records that the worker writes to topics,
-a :class:`SinkTask` gets records of topics to put elsewhere. Delivery is at least once.
+A :class:`Connector` defines its tasks. A :class:`SourceTask` fetches records, which the worker writes to topics. A
+:class:`SinkTask` receives records of topics and writes them elsewhere. Delivery is at least once.
 
 * ``start`` runs on the job's own thread.
-* ``SourceTask.poll`` waits for a bounded time only, and returns None or an empty list when there is nothing, so that a
-  task can be paused. ``SourceTask.stop`` is called from **another** thread and must make ``poll`` return soon.
-* All calls of a :class:`SinkTask` come from one thread; ``stop`` is the last, after a final ``pre_commit`` and
+* ``SourceTask.poll`` must wait only for a bounded time, and return None or an empty list without records, so that
+  a task can be paused. ``SourceTask.stop`` is called from **another** thread and must make ``poll`` return soon.
+* All calls of a :class:`SinkTask` come from one thread. ``stop`` is the last call, after a final ``pre_commit`` and
   ``close``.
-* :class:`RetriableError` from ``put``: the same batch again after a while; from ``poll``: it is called again. Any other
-  exception fails the job, which then stays where it is until it is restarted.
-* Source partitions and offsets are maps with string keys and values that JSON has.
+* After a :class:`RetriableError` from ``put``, the worker puts the same batch again after a delay. After one from
+  ``poll``, it polls again. Any other exception fails the job, which remains failed until it is restarted.
+* Source partitions and offsets are maps with string keys and JSON values.
 """
 
 from __future__ import annotations
@@ -41,22 +41,28 @@ __all__ = [
 ]
 
 JsonMap: TypeAlias = Mapping[str, Any]
-"""String keys; values are text, numbers, booleans or None."""
+"""A map with string keys. Its values are text, numbers, booleans or None."""
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class RetriableError(Exception):
-    """Raised by a task: the same thing may work later."""
+    """Raised by a task for an error that may disappear, so that the worker tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A record for a topic, and where it came from.
+    """A record for a topic, and its place in the source.
 
-    ``source_offset`` is where to go on *after* this record in ``source_partition``. Without ``partition`` the key
-    decides (murmur2), without ``timestamp`` (ms since the epoch) it is now. Key and value are what the converters take:
-    JSON-like objects, text or bytes.
+    Attributes:
+        source_partition: The partition of the source that contains the record.
+        source_offset: Where to continue *after* this record in ``source_partition``.
+        topic: The topic to write to.
+        value: JSON-like object, text or bytes, as the value converter requires.
+        key: JSON-like object, text or bytes, as the key converter requires.
+        partition: The partition to write to. None: the hash of the key decides (murmur2).
+        timestamp: In ms since the epoch. None: the present time.
+        headers: Names and values.
     """
 
     source_partition: JsonMap
@@ -71,7 +77,10 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """A record of a topic, converted. ``timestamp`` is ms since the epoch, None when it has none."""
+    """A converted record of a topic.
+
+    ``timestamp`` is in ms since the epoch, or None if the record has none.
+    """
 
     topic: str
     partition: int
@@ -83,68 +92,68 @@ class SinkRecord:
 
 
 class OffsetReader(Protocol):
-    """Where a source connector left off, by source partition."""
+    """Reads the committed positions of a source connector, by source partition."""
 
     def offset(self, partition: JsonMap) -> dict[str, Any] | None:
-        """The committed source offset; None when there is none."""
+        """Return the committed source offset, or None if nothing is committed."""
         ...
 
     def offsets(self, partitions: Iterable[JsonMap]) -> list[dict[str, Any] | None]:
-        """The committed source offsets, in the order asked for."""
+        """Return the committed source offsets, in the order of ``partitions``."""
         ...
 
 
 class ConnectorContext(Protocol):
-    """What a connector can ask of its worker. Any thread."""
+    """Services of the worker for a connector. Can be called on any thread."""
 
     def request_task_reconfiguration(self) -> None:
-        """Have ``task_configs`` called again: the source or sink has changed."""
+        """Request a new call of ``task_configs``, because the source or sink has changed."""
         ...
 
     def raise_error(self, error: BaseException) -> None:
-        """Fail the connector, for what happens outside its methods."""
+        """Fail the connector because of an error outside its methods."""
         ...
 
     @property
     def offset_reader(self) -> OffsetReader:
-        """Source connectors only."""
+        """The committed offsets. Source connectors only."""
         ...
 
 
 class SourceTaskContext(Protocol):
-    """What a source task can ask of its worker."""
+    """Services of the worker for a source task."""
 
     def configs(self) -> Mapping[str, str]:
-        """The task's current configuration."""
+        """Return the task's current configuration."""
         ...
 
     @property
     def offset_reader(self) -> OffsetReader:
-        """The source offsets that were committed before, by partition of the source."""
+        """The committed source offsets, by partition of the source."""
         ...
 
 
 class SinkTaskContext(Protocol):
-    """What a sink task can ask of its worker. Called on the task's thread, inside its methods."""
+    """Services of the worker for a sink task. Called on the task's thread, inside its methods."""
 
     def configs(self) -> Mapping[str, str]:
-        """The task's current configuration."""
+        """Return the task's current configuration."""
         ...
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this task reads now."""
+        """Return the partitions that this task reads now."""
         ...
 
     def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Go on reading at these offsets."""
+        """Continue reading at these offsets."""
         ...
 
     def timeout(self, timeout_ms: int) -> None:
-        """How long to wait before the next try, when ``put`` raises RetriableError."""
+        """Set the delay before the next try after ``put`` raises RetriableError."""
         ...
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Read nothing of these partitions until ``resume``."""
+        """Stop reading these partitions until ``resume``."""
         ...
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -152,114 +161,130 @@ class SinkTaskContext(Protocol):
         ...
 
     def request_commit(self) -> None:
-        """Commit offsets after this ``put``."""
+        """Request a commit of offsets after this ``put``."""
         ...
 
 
 class Connector(ABC):
-    """Named by ``connector.class`` (``package.module:Class``), and made without arguments."""
+    """Base class of connectors.
+
+    ``connector.class`` names the class (``package.module:Class``). The worker creates it without arguments.
+    """
 
     version: ClassVar[str] = "0"
     path_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys of the configuration that name files or folders of the worker's host: the worker allows only those below
-    its ``file.connectors.allowed.paths``."""
+    """Configuration keys whose values are files or folders of the worker's host.
+
+    The worker allows only paths below its ``file.connectors.allowed.paths``.
+    """
     secret_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys whose values the worker never shows, beside those whose name tells (``...password``, ``...secret``)."""
+    """Keys whose values the worker never shows.
+
+    Names such as ``...password`` and ``...secret`` are always included.
+    """
     context: ConnectorContext
 
     def initialize(self, context: ConnectorContext) -> None:
-        """Called before ``start``."""
+        """Store the context. Called before ``start``."""
         self.context = context
 
     @abstractmethod
     def start(self, props: Mapping[str, str]) -> None:
-        """Begin; called once per instance."""
+        """Start. Called once per instance."""
 
     @abstractmethod
     def task_class(self) -> type[SourceTask] | type[SinkTask]:
-        """The class of its tasks."""
+        """Return the class of the tasks."""
 
     @abstractmethod
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """One configuration per task, at most ``max_tasks``; none is allowed."""
+        """Return one configuration per task, at most ``max_tasks``. The list may be empty."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End; ``start`` is not called again."""
+        """Stop. ``start`` is not called again."""
 
     def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        """What is wrong with a configuration: sentences by key."""
+        """Return sentences about what is wrong with a configuration, by key."""
         return {}
 
     def alter_offsets(self, props: Mapping[str, str], offsets: Sequence[tuple[JsonMap, JsonMap | None]]) -> bool:
-        """Check offsets that a user sets while the connector is stopped (KIP-875), before the worker writes them.
+        """Check offsets that a user sets (KIP-875), before the worker writes them.
+
+        The connector is stopped.
 
         Args:
-            props: The connector's configuration. ``start`` was not called on this instance.
-            offsets: (partition, offset) pairs; an offset of None is to be removed.
+            props: The connector's configuration. ``start`` has not been called on this instance.
+            offsets: (partition, offset) pairs. None removes the offset.
 
         Returns:
             Whether the connector has also changed offsets that it keeps outside Kafka.
 
         Raises:
-            Exception: Any exception refuses the request with its text.
+            Exception: Any exception. The worker refuses the request with its text.
         """
         return False
 
 
 class SourceConnector(Connector):
-    """Brings records into Kafka."""
+    """A connector that reads records from a source into Kafka."""
 
     @abstractmethod
     def task_class(self) -> type[SourceTask]: ...
 
 
 class SinkConnector(Connector):
-    """Brings records of Kafka elsewhere. Its configuration has ``topics`` or ``topics.regex``."""
+    """A connector that writes records of Kafka elsewhere.
+
+    Configured with ``topics`` or ``topics.regex``.
+    """
 
     @abstractmethod
     def task_class(self) -> type[SinkTask]: ...
 
 
 class SourceTask(ABC):
-    """A part of a source connector's work: fetches records from its share of the source."""
+    """A part of a source connector's work. Fetches records from its share of the source."""
 
     path_keys: ClassVar[tuple[str, ...]] = ()
     """See :attr:`Connector.path_keys`."""
     context: SourceTaskContext
 
     def initialize(self, context: SourceTaskContext) -> None:
-        """Called before ``start``."""
+        """Store the context. Called before ``start``."""
         self.context = context
 
     @abstractmethod
     def start(self, props: Mapping[str, str]) -> None:
-        """Open the source, and find out where to go on (``context.offset_reader``)."""
+        """Open the source, and find the position to continue from (``context.offset_reader``)."""
 
     @abstractmethod
     def poll(self) -> list[SourceRecord] | None:
-        """The next records; None or an empty list after a bounded wait without any."""
+        """Return the next records. Returns None or an empty list after a bounded wait without any."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Called from another thread: make ``poll`` return soon, for the last time."""
+        """Make ``poll`` return soon, for the last time. Called from another thread."""
 
-    def commit(self) -> None:  # noqa: B027  # not every source keeps an account
-        """Offsets up to here are committed."""
+    def commit(self) -> None:  # noqa: B027  # not every source needs it
+        """Handle that the offsets of all records so far are committed."""
 
     def commit_record(self, record: SourceRecord, metadata: TopicPartition | None) -> None:  # noqa: B027  # as above
-        """A record is in its topic (in partition ``metadata``), or was skipped (None). Called between polls."""
+        """Handle that a record is in its topic (partition ``metadata``), or was skipped (None).
+
+        Called between polls.
+        """
 
 
 class SinkTask(ABC):
-    """Puts records elsewhere."""
+    """A part of a sink connector's work. Writes records elsewhere."""
 
     path_keys: ClassVar[tuple[str, ...]] = ()
     """See :attr:`Connector.path_keys`."""
     context: SinkTaskContext
 
     def initialize(self, context: SinkTaskContext) -> None:
-        """Called before ``start``."""
+        """Store the context. Called before ``start``."""
         self.context = context
 
     @abstractmethod
@@ -268,22 +293,25 @@ class SinkTask(ABC):
 
     @abstractmethod
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """Take records, in the order of their partitions; may be empty. They may be kept until :meth:`flush`."""
+        """Process records, in the order of their partitions.
+
+        May be empty. May buffer them until :meth:`flush`.
+        """
 
     @abstractmethod
     def stop(self) -> None:
         """Close the sink."""
 
     def open(self, partitions: Collection[TopicPartition]) -> None:  # noqa: B027  # most sinks need no preparation
-        """These partitions will be read from now on."""
+        """Prepare for records of these partitions."""
 
     def close(self, partitions: Collection[TopicPartition]) -> None:  # noqa: B027  # as above
-        """These partitions are somebody else's from now on; their offsets are committed."""
+        """Release these partitions, which another task takes over. Their offsets are committed."""
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: B027  # as above
-        """Make sure that everything before these offsets has arrived."""
+        """Return when all records before these offsets have arrived."""
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offsets that may be committed, of those that were put: by default all, once :meth:`flush` returns."""
+        """Return the offsets that may be committed. Default: all, after :meth:`flush`."""
         self.flush(offsets)
         return offsets

@@ -1,4 +1,4 @@
-"""What a worker answers when it cannot do what is asked of it. Each has the HTTP status that it stands for."""
+"""Errors of requests to a worker. Each class has the HTTP status of its response."""
 
 from __future__ import annotations
 
@@ -31,39 +31,42 @@ class BadRequestError(ConnectError):
 
 
 class NotFoundError(ConnectError):
-    """There is no such connector or task."""
+    """The connector or task does not exist."""
 
     status = 404
 
 
 class AlreadyExistsError(ConnectError):
-    """There is a connector with that name."""
+    """A connector with that name exists already."""
 
     status = 409
 
 
 class StartingError(ConnectError):
-    """The worker still reads its topics."""
+    """The worker is still reading its topics."""
 
     status = 503
     retriable = True
 
 
 class EndedError(ConnectError):
-    """The worker stops, or has ended: another one knows."""
+    """The worker is stopping or has stopped. Ask another worker of the group."""
 
     status = 503
 
 
 class RebalanceExpectedError(ConnectError):
-    """The group is changing: ask again in a moment."""
+    """The group is rebalancing: try again in a moment."""
 
     status = 409
     retriable = True
 
 
 class NotLeaderError(ConnectError):
-    """Another worker does this. ``url`` is where to ask: the leader, or a task's owner; None while it is not known."""
+    """Another worker must handle the request.
+
+    ``url`` is the leader or a task's worker, or None while it is unknown.
+    """
 
     status = 409
 

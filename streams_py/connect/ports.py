@@ -1,4 +1,7 @@
-"""What workers need of Kafka clients; :mod:`streams_py.adapters.confluent.connect_clients` has them."""
+"""The Kafka clients that workers need.
+
+:mod:`streams_py.adapters.confluent.connect_clients` implements them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from streams_py.ports import Admin, Headers, RawRecord, RecordConsumer
 __all__ = ["ConnectClients", "Delivered", "Producer", "SinkConsumer", "SinkListener", "SinkOffsets"]
 
 Delivered: TypeAlias = Callable[[Exception | None, TopicPartition], None]
-"""Told how a send ended: None for success, and the partition (-1 when it never got one)."""
+"""Called with the result of a send: None or the error, and the partition (-1 if unknown)."""
 
 
 class Producer(Protocol):
-    """Writes with acks=all, in order. :meth:`close` may be called by any thread, the rest by one."""
+    """Writes with acks=all, in order.
+
+    Any thread may call :meth:`close`; one thread calls all other methods.
+    """
 
     def send(
         self,
@@ -30,22 +36,24 @@ class Producer(Protocol):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Queue a record; waits while the queue is full. ``on_delivery`` is called in :meth:`poll` and :meth:`flush`.
+        """Queue a record.
+
+        Waits while the queue is full. Calls ``on_delivery`` in :meth:`poll` and :meth:`flush`.
 
         Raises ProductionError for a record that can never be sent.
         """
         ...
 
     def poll(self, timeout_ms: int = 0) -> None:
-        """Report what has ended."""
+        """Report completed sends."""
         ...
 
     def flush(self, timeout_ms: int) -> int:
-        """Wait for what is queued; how many records still wait."""
+        """Wait for queued records. Returns the number of records that are still queued."""
         ...
 
     def close(self) -> None:
-        """Drop what is queued and send nothing more."""
+        """Drop queued records and send nothing more."""
         ...
 
 
@@ -54,14 +62,17 @@ class SinkListener(Protocol):
 
     def on_assigned(self, partitions: Collection[TopicPartition]) -> None: ...
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit now; afterwards they are somebody else's."""
+        """Commit now, because other members take over these partitions afterwards."""
 
     def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """They are somebody else's already: nothing can be committed."""
+        """Handle that other members have taken over these partitions. They cannot be committed."""
 
 
 class SinkConsumer(Protocol):
-    """Reads topics as a member of a consumer group, from the beginning of what was never committed."""
+    """Reads topics as a member of a consumer group.
+
+    Starts at the beginning of partitions without a commit.
+    """
 
     def poll(self, max_records: int, timeout_ms: int) -> Sequence[RawRecord]: ...
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -70,16 +81,22 @@ class SinkConsumer(Protocol):
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises BrokerUnavailableError when they could not be committed."""
+        """Commit offsets. Raises BrokerUnavailableError if they could not be committed."""
         ...
 
     def close(self) -> None:
-        """Leave the group. Any thread; every later call of another thread raises IllegalStateError."""
+        """Leave the group.
+
+        Any thread may call it. Later calls of other threads raise IllegalStateError.
+        """
         ...
 
 
 class SinkOffsets(Protocol):
-    """The offsets of sink connectors' consumer groups. BrokerUnavailableError, or StreamsError with the refusal."""
+    """The offsets of sink connectors' consumer groups.
+
+    Methods raise BrokerUnavailableError, or StreamsError with the broker's refusal.
+    """
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
@@ -88,7 +105,10 @@ class SinkOffsets(Protocol):
 
 
 class ConnectClients(Protocol):
-    """Makes the clients of one worker. Thread-safe. ``overrides`` are Kafka's dotted client keys."""
+    """Creates the clients of one worker.
+
+    Thread-safe. ``overrides`` are Kafka's dotted client keys.
+    """
 
     def admin(self) -> Admin: ...
     def log_consumer(self, client_id: str) -> RecordConsumer: ...
@@ -103,14 +123,14 @@ class ConnectClients(Protocol):
         listener: SinkListener,
         overrides: Mapping[str, str],
     ) -> SinkConsumer:
-        """Either ``topics`` or a ``pattern`` (a regular expression for whole names)."""
+        """Create a consumer for ``topics``, or for a ``pattern`` that matches whole names."""
         ...
 
     def coordinator(self, handler: GroupHandler) -> Coordinator: ...
     def sink_offsets(self) -> AbstractContextManager[SinkOffsets]:
-        """For a few requests; the connection is closed at the end of the ``with`` block."""
+        """Return a client for a few requests. Its connection closes with the ``with`` block."""
         ...
 
     def topic_cleanup_policy(self, topic: str) -> str:
-        """``cleanup.policy`` of a topic."""
+        """Return ``cleanup.policy`` of a topic."""
         ...

@@ -1,4 +1,4 @@
-"""A worker process: the worker, and its REST interface beside it."""
+"""A worker process: the worker and its REST interface."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ _log = logging.getLogger("streams_py.connect")
 
 
 class WorkerProcess:
-    """Starts inside ``with``, and ends with it. Raises ConfigError when the address is in use or a setting does not
-    fit the cluster, or the cluster does not let it in, BrokerUnavailableError without a cluster.
+    """Starts at the beginning of a ``with`` block and stops at its end.
 
-    Port 0 of ``listeners`` is any free one; it is the advertised one too, unless that is set.
+    If the port in ``listeners`` is 0, any free port is used. It is also the advertised port unless that is set.
+
+    Raises:
+        ConfigError: The address is in use, a setting does not fit the cluster, or the cluster rejects the credentials.
+        BrokerUnavailableError: No broker answers.
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -35,7 +38,7 @@ class WorkerProcess:
         advertised = urlsplit(settings.url).hostname or ""
         names = [advertised, *settings.rest_accepted_names]
         unix = None if listener.unix is None else (listener.unix, socket_mode(settings.rest_unix_socket_mode))
-        # Before anything joins: two workers at one address would be a mess.
+        # Listen before the worker joins: two workers with one address would get each other's requests.
         self._server = rest_service(host, port, names, tls=self._protection.server, unix=unix)
         try:
             if host is not None and not port and settings.rest_advertised_port is None:
@@ -49,7 +52,7 @@ class WorkerProcess:
 
     @property
     def url(self) -> str:
-        """Where other workers, and users, reach this one."""
+        """The URL under which other workers and users reach this worker."""
         return self.worker.settings.url
 
     def __enter__(self) -> Self:
@@ -62,7 +65,7 @@ class WorkerProcess:
         listener = self.worker.settings.listener
         places = [] if listener.address is None else [f"{listener.address[0]} port {self._server.port}"]
         places += [] if listener.unix is None else [listener.unix]
-        _log.info("worker %s answers at %s", self.worker.settings.worker_id, " and ".join(places))
+        _log.info("worker %s listens at %s", self.worker.settings.worker_id, " and ".join(places))
         return self
 
     def __exit__(

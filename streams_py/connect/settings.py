@@ -1,4 +1,4 @@
-"""The settings of a worker, by Kafka Connect's names."""
+"""The settings of a worker, with Kafka Connect's names."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ _CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
 
 _PROVIDERS = "config.providers"
 _NOT_HERE = {
-    "rest.extension.classes": "extensions of the REST interface are not supported",
+    "rest.extension.classes": "REST extensions are not supported",
     "admin.listeners": "a second set of listeners is not supported",
     "exactly.once.source.support": "source connectors deliver at least once here",
     "connector.client.config.override.policy.class": "use connector.client.config.override.policy",
 }
-"""Settings of Kafka Connect that ask for something which a worker cannot give."""
+"""Settings of Kafka Connect for features that a worker does not have here."""
 _ADMIN_LISTENERS = "admin.listeners"
-"""Listeners of the REST interface; other keys with this prefix are settings of admin clients."""
+"""Listeners of the REST interface.
+
+Other keys with the prefix ``admin.`` are settings of admin clients.
+"""
 _PROTECTS = re.compile(
     r"(?:^|[._-])(?:auth\w*|ssl|sasl|security|acls?|password|secret|token|certificate|encrypt\w*)(?:[._-]|$)"
 )
@@ -51,12 +54,15 @@ _ASKS_FOR_NOTHING = ("", "none", "disabled", "false")
 
 
 def _refuse_protection(key: str, value: object) -> None:
-    """ConfigError for an unknown setting that asks for protection or a guarantee: without it nobody would notice."""
+    """Raise ConfigError for an unknown setting that requires a protection or guarantee.
+
+    A missing protection would not be noticed.
+    """
     if str(value).strip().lower() in _ASKS_FOR_NOTHING:
         return
     why = _NOT_HERE.get(key)
     if why is None and _PROTECTS.search(key):
-        why = "it asks for protection that this worker does not give"
+        why = "this worker does not have this protection"
     if why is not None:
         raise ConfigError(f"{key} is not a setting of a worker here: {why}; remove it", key=key)
 
@@ -71,11 +77,11 @@ def _names(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-"""Comma-separated text."""
+"""Names from comma-separated text."""
 
 
 class WorkerSettings(BaseModel):
-    """Made with :meth:`of` from dotted keys. Times are in milliseconds."""
+    """The settings. Created from dotted keys with :meth:`of`. Times are in milliseconds."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, alias_generator=lambda name: name.replace("_", ".")
@@ -109,11 +115,14 @@ class WorkerSettings(BaseModel):
     rest_advertised_listener: Literal["http", "https"] | None = None
     rest_unix_socket_mode: str = "0600"
     rest_basic_auth_credentials_file: str | None = None
-    """Users of the REST interface, a line ``user = password`` each; the file's mode must be 0600."""
+    """File with the users of the REST interface, one line ``user = password`` each.
+
+    Its mode must be 0600.
+    """
     rest_advertised_host_name: str | None = None
     rest_advertised_port: int | None = Field(None, ge=1, le=65_535)
     rest_accepted_names: Names = ()
-    """Further names by which the REST interface may be called; ``*`` is any."""
+    """Additional host names under which the REST interface may be requested. ``*`` allows any."""
     client_id: str = ""
     inter_worker_key_ttl_ms: int = Field(3_600_000, ge=0, le=_INT_MAX)
     inter_worker_key_generation_algorithm: Literal["HmacSHA256"] = "HmacSHA256"
@@ -121,21 +130,24 @@ class WorkerSettings(BaseModel):
     inter_worker_verification_algorithms: Literal["HmacSHA256"] = "HmacSHA256"
     retry_backoff_ms: int = Field(100, ge=0)
     plugin_modules: Names = ()
-    """Modules and packages whose classes connectors may be, besides those of installed plug-ins."""
+    """Modules and packages whose classes may be connectors, in addition to installed plug-ins."""
     file_connectors_allowed_paths: Names = ()
-    """Folders of this host below which file connectors may read and write."""
+    """Folders of this host in which file connectors may read and write."""
     connector_client_config_override_policy: PolicyName = "None"
     connector_client_config_override_allowlist: Names = ()
     config_providers: Mapping[str, str] = Field(default_factory=dict)
-    """``config.providers`` and ``config.providers.*``, as they were given."""
+    """``config.providers`` and ``config.providers.*``, as given."""
     clients: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """``producer.*``, ``consumer.*``, ``admin.*`` and security keys, as they were given."""
+    """``producer.*``, ``consumer.*``, ``admin.*`` and security keys, as given."""
     listener_security: Mapping[str, str] = Field(default_factory=dict, repr=False)
-    """``listeners.https.*`` without this prefix, as they were given."""
+    """``listeners.https.*`` and ``ssl.client.auth``, as given."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> WorkerSettings:
-        """From dotted keys. Unknown ones are warned of. Raises ConfigError with the key and its value."""
+        """Create from dotted keys.
+
+        Logs a warning for unknown keys. ConfigError names the key and its value.
+        """
         known = {name.replace("_", ".") for name in cls.model_fields} - {"clients", "listener.security", _PROVIDERS}
         providers = {key: str(value) for key, value in given.items() if key.partition(f"{_PROVIDERS}.")[0] == ""}
         providers |= {_PROVIDERS: str(given[_PROVIDERS])} if _PROVIDERS in given else {}
@@ -151,7 +163,7 @@ class WorkerSettings(BaseModel):
         listener = {key: str(value) for key, value in given.items() if key.startswith(HTTPS) or key == _CLIENT_AUTH}
         for key in sorted(given.keys() - known - clients.keys() - providers.keys() - listener.keys()):
             _refuse_protection(key, given[key])
-            _log.warning("%s is not a setting of a worker here, and is ignored", key)
+            _log.warning("%s is not a setting of a worker here; ignoring it", key)
         kept = {key: given[key] for key in given.keys() & known}
         try:
             settings = cls.model_validate(
@@ -214,7 +226,7 @@ class WorkerSettings(BaseModel):
 
     @cached_property
     def policy(self) -> WorkerPolicy:
-        """What configurations of connectors may do on this worker."""
+        """The limits for configurations of connectors on this worker."""
         return WorkerPolicy(
             Plugins(self.plugin_modules, AllowedPaths(self.file_connectors_allowed_paths)),
             OverridePolicy(
@@ -225,12 +237,12 @@ class WorkerSettings(BaseModel):
 
     @property
     def listener(self) -> Listeners:
-        """Where to serve."""
+        """The addresses to listen on."""
         return Listeners.parse(self.listeners)
 
     @property
     def worker_id(self) -> str:
-        """``host:port`` under which other workers reach this one."""
+        """``host:port`` under which other workers reach this worker."""
         host, port = self.listener.address or (socket.gethostname(), 0)
         host = self.rest_advertised_host_name or ("localhost" if host in ("0.0.0.0", "::") else host)
         port = self.rest_advertised_port or port
@@ -242,7 +254,7 @@ class WorkerSettings(BaseModel):
         return f"{self.listener.scheme}://{self.worker_id}/"
 
     def rest_protection(self) -> RestProtection:
-        """TLS and credentials of the REST interface. Reads files. Raises ConfigError."""
+        """Return TLS and credentials of the REST interface. Reads files. Raises ConfigError."""
         listener = self.listener
         shared = {key: value for key, value in self.clients.items() if key.startswith("ssl.")}
         return RestProtection.of(listener.scheme, self.listener_security, shared, self.rest_basic_auth_credentials_file)
@@ -253,7 +265,7 @@ class WorkerSettings(BaseModel):
         return self.client_id or f"connect-{self.worker_id}"
 
     def client_settings(self, prefix: str) -> dict[str, str]:
-        """Dotted keys for one kind of client (``producer.``): security keys, then what has its prefix."""
+        """Return the settings of one kind of client (``producer.``), with the security keys."""
         shared = {key: value for key, value in self.clients.items() if not key.startswith(_CLIENT_PREFIXES)}
         own = {key[len(prefix) :]: value for key, value in self.clients.items() if key.startswith(prefix)}
         return {"bootstrap.servers": self.bootstrap_servers, **shared, **own}

@@ -1,7 +1,7 @@
-"""Which worker runs which connector and task.
+"""Decides which worker runs each connector and task.
 
-:mod:`.cooperative` computes one round of an incremental group (KIP-415), with the static placement of KIP-987
-(:mod:`.static`) inside it; :mod:`.eager` deals everything anew. :mod:`.leading` reads what the members sent, agrees on
-the config offset and writes the answers. Iteration is in one order everywhere (members, connectors by name, tasks by
-connector and number), so that equal input gives equal output.
+:mod:`.cooperative` computes one round of an incremental group (KIP-415), including the static placement of KIP-987
+(:mod:`.static`). :mod:`.eager` assigns all jobs again in each round. :mod:`.leader` decodes the members' data, agrees
+on the config offset and encodes the assignments. Members, connectors and tasks are always processed in ascending order,
+so that equal input gives equal output.
 """

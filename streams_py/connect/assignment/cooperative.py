@@ -1,7 +1,9 @@
-"""One round of an incremental group: what each worker starts, what it stops, and when everybody comes back (KIP-415).
+"""One round of an incremental group (KIP-415).
 
-The steps are those of Kafka's ``IncrementalCooperativeAssignor``, with static placement (KIP-987) between what must go
-in any case and balancing. A job that is revoked is placed in the next round, which its worker causes by rejoining.
+Its result is the jobs that each worker starts and stops, and the time of the next round.
+
+The steps are those of Kafka's ``IncrementalCooperativeAssignor``. Static placement (KIP-987) comes after the mandatory
+revocations and before balancing. A revoked job is placed in the next round, which its worker causes by rejoining.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ __all__ = ["CooperativeAssignor", "Member", "Round"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a member reports to hold, and what it lists: None without static lists, which differs from empty ones."""
+    """The jobs that a member reports as its own, and those that it lists.
+
+    ``listed`` is None for a worker without static lists. Empty lists are different: they allow no job.
+    """
 
     reported: Jobs = NOTHING
     listed: Jobs | None = None
@@ -28,8 +33,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result, by member id. ``owned`` is what each has once ``revoked`` is stopped and ``new`` started;
-    ``unassignable`` are configured jobs that no member present may run."""
+    """The result, by member id.
+
+    ``owned`` are the jobs of a member after it has stopped ``revoked`` and started ``new``. ``unassignable`` are
+    configured jobs that no present member may run.
+    """
 
     new: Mapping[str, Jobs]
     revoked: Mapping[str, Jobs]
@@ -39,9 +47,11 @@ class Round:
 
 
 class CooperativeAssignor:
-    """Has a memory of the rounds that this process led; one object for the life of a worker.
+    """Assigns jobs, and remembers earlier rounds that this process led.
 
-    ``max_delay_ms`` is ``scheduled.rebalance.max.delay.ms``; ``clock_ms`` returns milliseconds above 0.
+    One object exists for the life of a worker.
+
+    ``max_delay_ms`` is ``scheduled.rebalance.max.delay.ms``. ``clock_ms`` returns milliseconds above 0.
     """
 
     def __init__(self, max_delay_ms: int, clock_ms: Callable[[], int]) -> None:
@@ -63,17 +73,22 @@ class CooperativeAssignor:
         generation: int,
         static: bool = False,
     ) -> Round:
-        """One round. ``static``: every member understands lists, so they are in force.
+        """Compute one round.
 
-        ``last_completed_generation`` is the leader's own, -1 before its first; if it is not the generation that this
-        object last decided, what it remembers is old.
+        Args:
+            configured: All configured jobs.
+            members: The members that joined.
+            last_completed_generation: The leader's last completed generation, -1 before its first. If this object did
+                not decide that generation, its memory is outdated.
+            generation: The generation of this round.
+            static: Whether every member understands lists, so that they apply.
         """
         if self._previous_generation != last_completed_generation:
             self._previous = NOTHING
         active = union(member.reported for member in members.values())
         if self._previous_revocation:
             if self._previous_revocation & active:
-                self._previous = active  # the revocation never took effect
+                self._previous = active  # the revocation did not take effect
             self._previous_revocation = NOTHING
         known = self._previous | active
         deleted = known - configured
@@ -125,7 +140,7 @@ class CooperativeAssignor:
         )
 
     def _balance(self, configured: Jobs, load: Mapping[str, Jobs]) -> Mapping[str, Jobs]:
-        """What the full members give up; remembers it, so that a second time in a row waits."""
+        """Return the jobs that overloaded members give up. A second revocation in a row is delayed."""
         if self.lost_jobs.delay_ms:
             self._revoked_in_previous = False
             return {}
@@ -147,7 +162,7 @@ class CooperativeAssignor:
 
 
 def _duplicated(members: Mapping[str, Member]) -> Jobs:
-    """Jobs that two or more members report."""
+    """Return jobs that two or more members report."""
     connectors = Counter(name for member in members.values() for name in member.reported.connectors)
     tasks = Counter(task for member in members.values() for task in member.reported.tasks)
     return Jobs.of(

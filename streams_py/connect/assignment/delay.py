@@ -1,6 +1,6 @@
-"""Lost jobs wait: a worker that restarts gets back what it had, and nobody else is disturbed (KIP-415).
+"""The delay before lost jobs are reassigned (KIP-415), and the back-off of revocations.
 
-Also the back-off of balancing, when round after round wants to revoke.
+A worker that restarts within the delay gets its jobs back, and the jobs of other workers do not move.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _BACKOFF_BASE_MS = 40
 
 
 def backoff_ms(successive: int, max_delay_ms: int) -> int:
-    """How long the n-th revocation in a row waits: 40, 1,600, 64,000 ms ..., at most ``max_delay_ms``."""
+    """Return the delay of the n-th revocation in a row.
+
+    Delays are 40, 1,600, 64,000 ms ..., at most ``max_delay_ms``.
+    """
     delay = 1
     for _ in range(successive):
         delay *= _BACKOFF_BASE_MS
@@ -25,10 +28,10 @@ def backoff_ms(successive: int, max_delay_ms: int) -> int:
 
 
 class LostJobs:
-    """The memory of the delay: when it ends, and who came in empty while it ran.
+    """The state of the delay: its end, and the members that joined without jobs meanwhile.
 
-    ``scheduled_ms`` is a reading of ``clock_ms`` (always above 0), or 0 when nothing is pending. ``candidates`` are
-    members in the order in which they were first seen with nothing.
+    ``scheduled_ms`` is a time of ``clock_ms`` (always above 0), or 0 if no delay is pending. ``candidates`` are members
+    without jobs, in the order in which they joined.
     """
 
     def __init__(self, max_delay_ms: int, clock_ms: Callable[[], int]) -> None:
@@ -39,7 +42,7 @@ class LostJobs:
         self.candidates: list[str] = []
 
     def schedule(self, delay_ms: int) -> None:
-        """Everybody comes back in ``delay_ms``."""
+        """Let all members rejoin after ``delay_ms``."""
         self.delay_ms = delay_ms
         self.scheduled_ms = self._clock_ms() + delay_ms
 
@@ -52,15 +55,23 @@ class LostJobs:
         previous_members: Collection[str],
         revoked_before: bool,
     ) -> tuple[Jobs, dict[str, Jobs], bool]:
-        """One round: (jobs that anybody may get now, jobs that candidates get, whether the delay has just ended).
+        """Process one round.
 
-        ``load`` is what the members who may be candidates hold. ``revoked_before``: the last round revoked for balance.
+        Args:
+            lost: Jobs of members that have left.
+            load: Jobs of each member that may be a candidate.
+            members: Members of this round.
+            previous_members: Members of the previous round.
+            revoked_before: Whether the previous round revoked jobs to balance the load.
+
+        Returns:
+            Jobs that any member may get now; jobs for each candidate; whether the delay has just ended.
         """
         if not lost and not revoked_before:
             self._reset()
             return NOTHING, {}, False
         if self.scheduled_ms <= 0 and set(previous_members) <= set(members):
-            return lost, {}, False  # nobody left: the last assignment was just not delivered
+            return lost, {}, False  # no member left; only the last assignment was not delivered
         if self._max_delay_ms == 0:
             return lost, {}, False
         now = self._clock_ms()

@@ -1,4 +1,7 @@
-"""The eager assignor: everything is dealt anew, in turn; nothing is remembered. Kafka's ``EagerAssignor``."""
+"""The eager assignor: assigns all jobs again, round-robin, without memory.
+
+Like Kafka's ``EagerAssignor``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ __all__ = ["assign_eagerly"]
 
 
 def assign_eagerly(configured: Jobs, members: Iterable[str]) -> dict[str, Jobs]:
-    """Connectors in order to the members in order, then tasks, going on behind them. Every member has an entry."""
+    """Assign connectors round-robin to the members, and then tasks from the next member on.
+
+    Connectors, tasks and members are in ascending order. Every member has an entry in the result.
+    """
     names = sorted(members)
     connectors: dict[str, list[str]] = {name: [] for name in names}
     tasks: dict[str, list[TaskId]] = {name: [] for name in names}

@@ -1,4 +1,4 @@
-"""Sets of jobs: connectors and tasks, which are always balanced apart."""
+"""Sets of jobs. A job is a connector or a task. Both kinds are balanced separately."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ __all__ = ["NOTHING", "Jobs", "configured_jobs", "union"]
 
 
 class Jobs(NamedTuple):
-    """Connectors by name, and tasks. ``|``, ``-`` and ``&`` work on both halves; empty ones are false."""
+    """Connectors by name, and tasks.
+
+    ``|``, ``-`` and ``&`` apply to both sets. Without jobs it is false.
+    """
 
     connectors: frozenset[str] = frozenset()
     tasks: frozenset[TaskId] = frozenset()
 
     @classmethod
     def of(cls, connectors: Iterable[str] = (), tasks: Iterable[TaskId] = ()) -> Jobs:
-        """From anything that can be iterated."""
+        """Create from iterables."""
         return cls(frozenset(connectors), frozenset(tasks))
 
     def __or__(self, other: Jobs) -> Jobs:
@@ -41,7 +44,7 @@ NOTHING = Jobs()
 
 
 def union(parts: Iterable[Jobs]) -> Jobs:
-    """All jobs of all parts."""
+    """Return all jobs of all parts."""
     connectors: set[str] = set()
     tasks: set[TaskId] = set()
     for part in parts:
@@ -51,8 +54,10 @@ def union(parts: Iterable[Jobs]) -> Jobs:
 
 
 def configured_jobs(task_counts: Mapping[str, int], inconsistent: Set[str] = frozenset()) -> Jobs:
-    """Every job of a snapshot: task numbers 0 to count - 1. Connectors whose task set is ``inconsistent`` (between two
-    commits of its configuration) have no tasks for now."""
+    """Return every job of a snapshot: task numbers are 0 to count - 1.
+
+    Connectors in ``inconsistent`` have no tasks for now, because their task set is being rewritten.
+    """
     tasks = (
         TaskId(name, number)
         for name, count in task_counts.items()

@@ -1,6 +1,6 @@
-"""The leader's step: from what the members sent to what each of them gets, in bytes.
+"""The leader's step: decodes the members' data and encodes the assignment of each member.
 
-Called on the client's network thread, so it works on snapshots in memory and never waits.
+It runs on the client's network thread, so it uses snapshots in memory and never waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streams_py.connect.assignment.jobs import NOTHING, Jobs, configured_jobs
 from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 
-__all__ = ["ConfigSnapshot", "GroupLeader", "Led"]
+__all__ = ["ConfigSnapshot", "GroupLeader", "LeaderView"]
 
 _log = logging.getLogger("streams_py.connect")
 
@@ -33,8 +33,13 @@ _IDS_SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
-    """What a worker knows of the config topic: up to ``offset`` (-1: nothing yet), how many tasks each connector has,
-    and which connectors' tasks are being rewritten (``inconsistent``)."""
+    """A worker's view of the config topic.
+
+    Attributes:
+        offset: The worker has read up to this offset. -1: nothing read yet.
+        task_counts: Number of tasks of each connector.
+        inconsistent: Connectors whose tasks are being rewritten.
+    """
 
     offset: int = -1
     task_counts: Mapping[str, int] = field(default_factory=dict)
@@ -46,9 +51,11 @@ class ConfigSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
-    """What a leader knows of its group after a round, by member: what it owns, its URL, and what it lists (None
-    without lists, and while the group's protocol knows none)."""
+class LeaderView:
+    """A leader's view of its group after a round, by member.
+
+    ``listed`` is None for a member without lists, and while the group's protocol does not support lists.
+    """
 
     owned: Mapping[str, Jobs]
     urls: Mapping[str, str]
@@ -58,7 +65,7 @@ class Led:
     delay_ms: int = 0
 
     def owner_url(self, job: str | TaskId) -> str | None:
-        """URL of the worker that has a connector (by name) or a task; None when nobody has it."""
+        """Return the URL of the worker that runs a connector (by name) or a task, or None."""
         for member, jobs in self.owned.items():
             if job in (jobs.tasks if isinstance(job, TaskId) else jobs.connectors):
                 return self.urls[member]
@@ -66,7 +73,10 @@ class Led:
 
 
 class GroupLeader:
-    """Leads rounds of one worker process. The cooperative assignor's memory outlives changes of the protocol."""
+    """Leads the rounds of one worker process.
+
+    Changes of the protocol keep the cooperative assignor's memory.
+    """
 
     def __init__(self, max_delay_ms: int, clock_ms: Callable[[], int]) -> None:
         self._assignor = CooperativeAssignor(max_delay_ms, clock_ms)
@@ -81,12 +91,26 @@ class GroupLeader:
         *,
         last_completed_generation: int,
         generation: int,
-    ) -> tuple[dict[str, bytes], Led | None]:
-        """(assignment of every member, what the leader knows now).
+    ) -> tuple[dict[str, bytes], LeaderView | None]:
+        """Decide a round.
 
-        ``snapshot`` is the one that this leader joined with; ``newest`` gives a newer one if there is. Nothing is
-        assigned (and None is known) when a member has read further than that: everybody gets a failed assignment, reads
-        the config topic and comes back. Raises SchemaError for a member's bytes that cannot be read.
+        If a member has read the config topic further than this leader, no job is assigned. All members get a failed
+        assignment, read the config topic and rejoin.
+
+        Args:
+            leader: Member id of this leader.
+            mode: The protocol of the group.
+            metadata: Data of each member.
+            snapshot: The view that this leader joined with.
+            newest: Returns the newest view.
+            last_completed_generation: This leader's last completed generation.
+            generation: The generation of this round.
+
+        Returns:
+            The assignment of every member, and the leader's new view. The view is None after a failed assignment.
+
+        Raises:
+            SchemaError: A member's data cannot be decoded.
         """
         states = {member: decode_worker_state(data) for member, data in sorted(metadata.items())}
         furthest = max(state.config_offset for state in states.values())
@@ -94,7 +118,11 @@ class GroupLeader:
         if snapshot.offset < furthest:
             snapshot = newest()
             if snapshot.offset < furthest:
-                _log.info("the group has read the config topic to %d, this leader to %d", furthest, snapshot.offset)
+                _log.info(
+                    "the group has read the config topic up to offset %d, this leader only up to %d",
+                    furthest,
+                    snapshot.offset,
+                )
                 failed = Assignment(leader, states[leader].url, furthest, error=CONFIG_MISMATCH, version=mode.version)
                 return {member: encode_assignment(failed, mode.version) for member in states}, None
             offset = snapshot.offset
@@ -120,7 +148,7 @@ class GroupLeader:
             for member in states
         }
         _warn_of_unassignable(unassignable)
-        led = Led(
+        led = LeaderView(
             owned,
             {member: state.url for member, state in states.items()},
             {member: listed_jobs(state.static_connectors, state.static_tasks) for member, state in states.items()},
@@ -154,13 +182,15 @@ class GroupLeader:
 
 
 def member_of(state: WorkerState) -> Member:
-    """What the assignor sees of a worker."""
+    """Return a worker's state in the form for the assignor."""
     held = state.allocation
     reported = NOTHING if held is None else Jobs.of(held.connectors, held.tasks)
     return Member(reported, listed_jobs(state.static_connectors, state.static_tasks))
 
 
-def _log_round(mode: Mode, generation: int, led: Led, revoked: Mapping[str, Jobs], given: Mapping[str, Jobs]) -> None:
+def _log_round(
+    mode: Mode, generation: int, led: LeaderView, revoked: Mapping[str, Jobs], given: Mapping[str, Jobs]
+) -> None:
     def count(parts: Mapping[str, Jobs]) -> int:
         return sum(len(jobs.connectors) + len(jobs.tasks) for jobs in parts.values())
 
@@ -172,12 +202,12 @@ def _log_round(mode: Mode, generation: int, led: Led, revoked: Mapping[str, Jobs
         len(led.urls),
         count(revoked),
         count(given),
-        f"; the next round is in {led.delay_ms} ms" if led.delay_ms else "",
+        f"; next round in {led.delay_ms} ms" if led.delay_ms else "",
     )
     shared = sorted({url for url in led.urls.values() if list(led.urls.values()).count(url) > 1})
     if shared:
         _log.warning(
-            "more than one worker says that it is reached at %s, so requests go astray; give each its own listeners, "
+            "several workers advertise %s, so requests reach the wrong worker; give each worker its own listeners, "
             "rest.advertised.host.name or rest.advertised.port",
             ", ".join(shared),
         )
@@ -188,8 +218,8 @@ def _warn_of_unassignable(jobs: Jobs) -> None:
         names = [*sorted(jobs.connectors), *map(str, sorted(jobs.tasks))]
         more = f", and {len(names) - _IDS_SHOWN_MAX} more" if len(names) > _IDS_SHOWN_MAX else ""
         _log.warning(
-            "%d jobs run nowhere, because no worker lists them and every worker has lists: %s%s; start a worker that "
-            "lists them, or one without static.connectors and static.tasks",
+            "%d jobs run on no worker, because no worker lists them and every worker has lists: %s%s; start a worker "
+            "that lists them, or one without static.connectors and static.tasks",
             len(names),
             ", ".join(names[:_IDS_SHOWN_MAX]),
             more,

@@ -1,4 +1,4 @@
-"""``static.connectors`` and ``static.tasks``: what a worker may run (KIP-987)."""
+"""``static.connectors`` and ``static.tasks``: the jobs that a worker may run (KIP-987)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ _NUMBER_MAX = 2**31 - 1
 
 
 def parse_static_connectors(value: str | Sequence[str] | None) -> frozenset[str] | None:
-    """Connector names, from a text with commas or a list; None stays None, an empty text is an empty list."""
+    """Parse connector names from comma-separated text or a list.
+
+    None stays None; empty text is an empty list.
+    """
     items = _items("static.connectors", value)
     return None if items is None else frozenset(items)
 
 
 def parse_static_tasks(value: str | Sequence[str] | None) -> frozenset[TaskId] | None:
-    """Task ids ``connector-number``. Whether the tasks exist does not matter. Raises ConfigError."""
+    """Parse task ids of the form ``connector-number``.
+
+    The tasks need not exist. Raises ConfigError.
+    """
     items = _items("static.tasks", value)
     return None if items is None else frozenset(_task(item) for item in items)
 
 
 def listed_jobs(connectors: Collection[str] | None, tasks: Collection[TaskId] | None) -> Jobs | None:
-    """Both lists as one; None when a worker has neither, so that it may get anything."""
+    """Return both lists as one, or None for a worker without lists, which may run any job."""
     return None if connectors is None and tasks is None else Jobs.of(connectors or (), tasks or ())
 
 
@@ -42,7 +48,7 @@ def _items(key: str, value: str | Sequence[str] | None) -> list[str] | None:
     once = list(dict.fromkeys(items))
     if len(once) < len(items):
         repeated = sorted({item for item in items if items.count(item) > 1})
-        _log.warning("%s lists %s more than once; once is enough", key, ", ".join(repeated))
+        _log.warning("%s lists %s more than once", key, ", ".join(repeated))
     return once
 
 

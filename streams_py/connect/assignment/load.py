@@ -1,6 +1,8 @@
-"""What every member holds while a round is computed, and the two movements of a balance: off the full, on to the idle.
+"""The jobs of every member during a round, and the two steps of balancing.
 
-One object holds one kind, connectors or tasks: a member's number of one kind says nothing about the other.
+The steps are to take surplus jobs away, and to distribute jobs.
+
+One object has one kind of job, connectors or tasks, because both kinds are balanced separately.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ J = TypeVar("J", bound=_Ordered)
 
 
 class KindLoad(Generic[J]):
-    """The jobs of one kind, by member. Members are iterated in ascending order."""
+    """The jobs of one kind, by member. Members are processed in ascending order."""
 
     def __init__(self, held: Mapping[str, Set[J]]) -> None:
         self.held: dict[str, set[J]] = {member: set(held[member]) for member in sorted(held)}
 
     def spread(self, jobs: Iterable[J]) -> None:
-        """Give each job to a member: valleys are filled first, then in turn. The order of ``jobs`` counts."""
+        """Give each job to a member with the fewest jobs. The order of ``jobs`` matters."""
         items = list(jobs)
         order = sorted(self.held, key=lambda member: (len(self.held[member]), member))
         if not order:
@@ -44,7 +46,10 @@ class KindLoad(Generic[J]):
             level += 1
 
     def excess(self, total: int) -> dict[str, list[J]]:
-        """What must go so that nobody holds more than a fair share of ``total`` jobs, whether those run or not."""
+        """Return the jobs above each member's fair share of ``total`` jobs.
+
+        ``total`` includes jobs that do not run.
+        """
         if not self.held:
             return {}
         low, extra = divmod(total, len(self.held))

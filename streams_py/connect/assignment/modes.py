@@ -1,4 +1,4 @@
-"""The four modes of the group, and which one a group speaks."""
+"""The four protocol modes of a group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ __all__ = ["Mode"]
 
 
 class Mode(Enum):
-    """``connect.protocol``. The value is the name on the wire; later modes understand all earlier ones."""
+    """The values of ``connect.protocol``.
+
+    A value is the name in JoinGroup. Later modes include all earlier ones.
+    """
 
     EAGER = "default"
     COMPATIBLE = "compatible"
@@ -19,7 +22,7 @@ class Mode(Enum):
 
     @property
     def version(self) -> int:
-        """Of worker states and assignments: 0 to 3."""
+        """Version of worker states and assignments, 0 to 3."""
         return list(Mode).index(self)
 
     @property
@@ -33,19 +36,19 @@ class Mode(Enum):
 
     @property
     def advertised(self) -> list[Mode]:
-        """This mode and all that it understands, most capable first: the order of JoinGroup's protocols."""
+        """This mode and all earlier ones, newest first: the order of protocols in JoinGroup."""
         return list(Mode)[: self.version + 1][::-1]
 
     @classmethod
     def of_setting(cls, text: str) -> Mode:
-        """From the value of ``connect.protocol``, upper or lower case. Raises ConfigError."""
+        """Parse the value of ``connect.protocol``, in upper or lower case. Raises ConfigError."""
         try:
             return cls[text.strip().upper()]
         except KeyError:
             names = ", ".join(mode.name.lower() for mode in cls)
-            raise ConfigError(f"connect.protocol: {text!r} is no protocol; it is one of {names}") from None
+            raise ConfigError(f"connect.protocol: {text!r} is not a protocol; use one of {names}") from None
 
     @classmethod
     def of_wire(cls, name: str) -> Mode:
-        """From the protocol's name in a JoinGroup answer. Raises ValueError."""
+        """Parse the protocol's name in a JoinGroup response. Raises ValueError."""
         return cls(name.lower())

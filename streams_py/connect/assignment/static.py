@@ -1,8 +1,8 @@
-"""Static placement: jobs run where their workers list them (KIP-987, steps 1 to 6 of its eight).
+"""Static placement: jobs run on the workers that list them (steps 1 to 6 of KIP-987).
 
-A *static* job is one that a member of this round lists; a *static* worker is one that sent a list, even an empty one.
-What is on the wrong worker is revoked now and placed in the next round, when nobody reports it any more: that a job
-never runs twice costs one round. None of this waits for the delay of lost jobs.
+A *static* job is a job that a member of this round lists. A *static* worker is a worker with lists, even empty ones. A
+job on the wrong worker is revoked now, and placed in the next round, when no member reports it. This extra round
+ensures that a job never runs twice. Static jobs do not wait for the delay of lost jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["StaticPlacement", "place_static_jobs"]
 
 @dataclass(frozen=True, slots=True)
 class StaticPlacement:
-    """``revoked`` and ``placed`` by member; ``static_jobs`` are the configured ones that somebody present lists."""
+    """The result.
+
+    ``revoked`` and ``placed`` are by member. ``static_jobs`` are configured jobs that a member lists.
+    """
 
     static_jobs: Jobs
     revoked: Mapping[str, Jobs]
@@ -31,7 +34,14 @@ class StaticPlacement:
 def place_static_jobs(
     configured: Jobs, active: Jobs, load: Mapping[str, Jobs], listed: Mapping[str, Jobs | None]
 ) -> StaticPlacement:
-    """``load`` is what each member holds and may keep so far; ``listed`` what it lists, None without lists."""
+    """Place static jobs.
+
+    Args:
+        configured: All configured jobs.
+        active: Jobs that a member reports.
+        load: Jobs that each member owns and may keep so far.
+        listed: Jobs that each member lists, None without lists.
+    """
     lists = {member: jobs for member, jobs in sorted(listed.items()) if jobs is not None}
     static_jobs = configured & union(lists.values())
     revoked = {
@@ -54,7 +64,7 @@ def place_static_jobs(
 
 
 def _place(jobs: Iterable[J], lists: Mapping[str, frozenset[J]], counts: dict[str, int]) -> dict[str, list[J]]:
-    """Jobs that few list first, each to the lister that holds fewest."""
+    """Place each job on the listing worker with the fewest jobs. Starts with rarely listed jobs."""
     listers: dict[J, list[str]] = {job: [] for job in jobs}
     for member, listed in lists.items():
         for job in listed & listers.keys():

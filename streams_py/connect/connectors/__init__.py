@@ -1,6 +1,6 @@
-"""Connectors that come with the worker; each a short example of :mod:`streams_py.connect.api`.
+"""The connectors of this library. Each is a short example of :mod:`streams_py.connect.api`.
 
-``connector.class`` is one of
+``connector.class`` is one of:
 
 * ``streams_py.connect.connectors.file_source:FileSourceConnector``
 * ``streams_py.connect.connectors.file_sink:FileSinkConnector``

@@ -1,8 +1,10 @@
-"""Records of topics become lines of JSON or CSV: a file per partition, ``<directory>/<topic>-<partition>.json``.
+"""Writes records of topics as lines of JSON or CSV.
 
-Each line has its record's offset, so the files know what is in them: after a kill a half-written last line is cut off
-and records that come again are skipped. A file has every record once, in order, as long as the partition stays on
-machines that see the same directory. (A topic that was deleted and made anew begins at offset 0: move its files away.)
+Each partition has a file ``<directory>/<topic>-<partition>.json``.
+
+Each line contains its record's offset, so the end of a file shows its position. After a kill, an incomplete last line
+is removed and repeated records are skipped. A file contains every record once and in order, as long as the partition
+stays on hosts that share the directory. (A recreated topic starts at offset 0 again: move its old files away.)
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 class FileSinkSettings(ConnectorSettings):
-    directory: Annotated[str, Field(min_length=1, description="where the files are; it is made if missing")]
+    directory: Annotated[str, Field(min_length=1, description="folder of the files; created if missing")]
     format: Annotated[Literal["json", "csv"], Field(description="json: an object per line; csv: a header, then rows")]
-    csv_fields: Annotated[Names, Field(description="fields of the value that become columns")] = ()
+    csv_fields: Annotated[Names, Field(description="fields of the value to write as columns")] = ()
 
     @model_validator(mode="after")
     def _columns(self) -> FileSinkSettings:
         if self.format == "csv" and not self.csv_fields:
-            raise ValueError("format=csv needs csv.fields, the fields of the value that become columns")
+            raise ValueError("format=csv requires csv.fields, the fields of the value to write as columns")
         return self
 
 
 class FileSinkConnector(WithSettings, SinkConnector):
-    """The tasks are alike: the consumer group gives each its partitions."""
+    """All tasks have the same configuration: the consumer group assigns partitions to them."""
 
     settings_class = FileSinkSettings
     path_keys = ("directory",)
@@ -52,7 +54,7 @@ class FileSinkConnector(WithSettings, SinkConnector):
 
 
 class FileSinkTask(SinkTask):
-    """Files are opened with their first record, locked, and closed with their partition."""
+    """Opens and locks a file with its first record, and closes it with its partition."""
 
     path_keys = ("directory",)
 
@@ -63,7 +65,7 @@ class FileSinkTask(SinkTask):
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConnectorError(f"directory {self._directory} cannot be made: {error.strerror}") from None
+            raise ConnectorError(f"directory {self._directory} cannot be created: {error.strerror}") from None
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         lines: dict[TopicPartition, list[bytes]] = {}
@@ -101,24 +103,29 @@ class FileSinkTask(SinkTask):
             try:
                 text = json.dumps({"offset": record.offset, "key": record.key, "value": record.value}, allow_nan=False)
             except (TypeError, ValueError) as error:
-                raise ConnectorError(f"{where} is no JSON ({error}); use the json or string converter") from None
+                raise ConnectorError(
+                    f"{where} cannot be written as JSON ({error}); use the json or string converter"
+                ) from None
             return text.encode() + b"\n"
         value = {} if record.value is None else record.value
         if not isinstance(value, dict):
-            raise ConnectorError(f"{where}: CSV needs objects, this is {type(value).__name__}; use the json converter")
+            raise ConnectorError(f"{where}: CSV requires objects, got {type(value).__name__}; use the json converter")
         extra = value.keys() - set(self._settings.csv_fields)
         if extra:
             raise ConnectorError(f"{where} has fields {sorted(extra)} without a column; add them to csv.fields")
         line = _csv_line([record.offset, record.key, *map(value.get, self._settings.csv_fields)])
-        if line.count(b"\n") > 1 or b"\r" in line:  # after a kill, the last line must be found from the end
+        if line.count(b"\n") > 1 or b"\r" in line:  # after a kill, the last line is searched from the end
             raise ConnectorError(
-                f"{where} has a text of several lines, which the CSV files do not take; use format=json"
+                f"{where} contains text with line breaks, which the CSV format does not support; use format=json"
             )
         return line
 
 
 class _PartitionFile:
-    """One file. ``last_offset`` is that of its last line, -1 when there is none."""
+    """One file.
+
+    ``last_offset`` is the offset of its last line, or -1 for a file without records.
+    """
 
     def __init__(self, path: Path, header: bytes) -> None:
         self._path = path
@@ -137,7 +144,7 @@ class _PartitionFile:
     def _repair(self, header: bytes) -> int:
         size, end, last = self._file.seek(0, os.SEEK_END), 0, b""
         span = _TAIL_BYTES
-        while size:  # back to the newline before the last whole line
+        while size:  # search back to the newline before the last complete line
             tail = self._at(max(0, size - span), size)
             end = tail.rfind(b"\n") + 1
             begin = tail.rfind(b"\n", 0, end - 1) + 1 if end else 0
@@ -151,7 +158,9 @@ class _PartitionFile:
             self._file.write(header)
             return -1
         if header and self._at(0, len(header)) != header:
-            raise ConnectorError(f"{self._path} has other columns than csv.fields; move it away, or restore csv.fields")
+            raise ConnectorError(
+                f"{self._path} has other columns than csv.fields; move the file away, or restore csv.fields"
+            )
         return -1 if not last or last == header else self._offset(last, bool(header))
 
     def _at(self, begin: int, end: int) -> bytes:
@@ -164,7 +173,7 @@ class _PartitionFile:
             raise ConnectorError(f"{self._path}: the last line has no offset; move the file away") from None
 
     def append(self, lines: bytes, last_offset: int) -> None:
-        """All or, when the disk is full, nothing."""
+        """Append all lines. If the disk is full, append none."""
         size, written = self._file.seek(0, os.SEEK_END), 0
         try:
             while written < len(lines):
@@ -182,7 +191,7 @@ class _PartitionFile:
 
 
 def _shared_file(path: str, flags: int) -> int:
-    """An opener. Others are meant to read these files, as far as the umask allows; links are not followed."""
+    """Open a file that other users may read as far as the umask allows. Does not follow links."""
     return open_file(path, flags, 0o666)
 
 

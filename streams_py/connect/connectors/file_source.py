@@ -1,9 +1,11 @@
-"""Lines of a file, CSV or JSON, become records of a topic, while the file grows.
+"""Reads the lines of a growing file, CSV or JSON, as records of a topic.
 
-The source partition is the file's name, the source offset the byte after the line: after a kill the task goes on there.
-A last line that has no newline yet is not read: its writer may not be done with it. A file that is shorter than
-the offset (truncated), or begins otherwise than when it was read (replaced, rotated), is an error that says so; with
-``on.replaced=restart`` it is read from its beginning, after the rest of the old one if that is still open.
+The source partition is the file's name, and the source offset is the byte after the line. After a kill the task
+continues there. A last line without a newline is not read yet, because its writer may not have finished it.
+
+It is an error if the file is shorter than the offset (truncated), or starts with other bytes than before (replaced,
+rotated). With ``on.replaced=restart`` the task reads such a file from its beginning, after the rest of the old file if
+that is still open.
 """
 
 from __future__ import annotations
@@ -32,14 +34,16 @@ _HEAD_BYTES_MAX: Final = 1024
 
 
 class FileSourceSettings(ConnectorSettings):
-    file: Annotated[str, Field(min_length=1, description="path of the file to read, on the worker that runs the task")]
-    topic: Annotated[str, Field(min_length=1, description="topic that gets the records")]
+    file: Annotated[
+        str, Field(min_length=1, description="path of the file to read, on the host of the worker that runs the task")
+    ]
+    topic: Annotated[str, Field(min_length=1, description="topic to write the records to")]
     format: Annotated[Literal["json", "csv"], Field(description="json: an object per line; csv: a header, then rows")]
     key_field: Annotated[str | None, Field(description="field whose value is the record's key")] = None
     batch_rows: Annotated[int, Field(ge=1, description="records per poll, at most")] = 1000
-    poll_interval_ms: Annotated[int, Field(ge=1, description="how long to wait for more lines")] = 500
+    poll_interval_ms: Annotated[int, Field(ge=1, description="interval between checks for more lines")] = 500
     line_bytes_max: Annotated[int, Field(ge=1, description="a longer line is an error")] = 1 << 20
-    on_replaced: Annotated[Literal["fail", "restart"], Field(description="when the file is not the one read")] = "fail"
+    on_replaced: Annotated[Literal["fail", "restart"], Field(description="reaction to a replaced file")] = "fail"
     errors_tolerance: Literal["none", "all"] = "none"
 
 
@@ -55,7 +59,7 @@ class FileSourceConnector(WithSettings, SourceConnector):
 
 
 class FileSourceTask(SourceTask):
-    """Reads with one open file, whose position is always that after the last line handed out."""
+    """Keeps the file open. Its position is always after the last returned line."""
 
     path_keys = ("file",)
 
@@ -82,7 +86,7 @@ class FileSourceTask(SourceTask):
         self._file = self._file or self._open(*self._resume)
         if self._file is None:
             return []
-        replaced = self._what_happened(self._file)  # asked before reading: what follows is all that there will be
+        replaced = self._what_happened(self._file)  # checked before reading, so the lines read afterwards are complete
         if replaced is not None and self._settings.on_replaced == "fail":
             raise self._replaced(replaced, self._file.tell())
         settings, at, records = self._settings, self._file.tell(), list[SourceRecord]()
@@ -94,12 +98,12 @@ class FileSourceTask(SourceTask):
             except ConnectorError:
                 if not records:
                     raise
-                break  # first what is before the bad line, or it would never get through
+                break  # return the records before the bad line first, or they would never be sent
             at += len(row)
             if value is not None:
                 offset, key = {"position": at, "head": self._head(self._file, at)}, value.get(settings.key_field)
                 records.append(SourceRecord(self._partition, offset, settings.topic, value, key))
-        self._file.seek(at)  # part of a line may have been read
+        self._file.seek(at)  # part of a line may have been read after it
         if replaced is not None and not records:
             _log.warning("%s: %s; reading it from its beginning", self._settings.file, replaced)
             self._file.close()
@@ -107,18 +111,18 @@ class FileSourceTask(SourceTask):
         return records
 
     def _open(self, position: int, head: int | None) -> BinaryIO | None:
-        """None when there is no file (yet)."""
+        """Open the file, or return None if it does not exist (yet)."""
         try:
             file = open(self._settings.file, "rb")  # noqa: SIM115  # stays open
         except FileNotFoundError:
             return None
         size = os.fstat(file.fileno()).st_size
         if size < position or (head is not None and self._head(file, position) != head):
-            what = "was truncated" if size < position else "was replaced (it begins otherwise than when it was read)"
+            what = "was truncated" if size < position else "was replaced (it starts with other bytes than before)"
             if self._settings.on_replaced == "fail":
                 file.close()
                 raise self._replaced(what, position)
-            _log.warning("%s %s while nobody read it; reading it from its beginning", self._settings.file, what)
+            _log.warning("%s %s while no task read it; reading it from its beginning", self._settings.file, what)
             position = 0
         if self._settings.format == "csv":
             header = self._line(file, 0)
@@ -130,13 +134,13 @@ class FileSourceTask(SourceTask):
         return file
 
     def _what_happened(self, file: BinaryIO) -> str | None:
-        """Whether the path leads to another file now, or this one became shorter than what was read of it."""
+        """Return what happened if the path leads to another file, or the file was truncated."""
         was = os.fstat(file.fileno())
         if was.st_size < file.tell():
             return "was truncated"
         with suppress(FileNotFoundError):  # in the middle of a rotation
             if not os.path.samestat(was, os.stat(self._settings.file)):
-                return "was rotated (another file is there)"
+                return "was rotated (the path leads to another file)"
         return None
 
     def _replaced(self, what: str, position: int) -> ConnectorError:
@@ -146,7 +150,7 @@ class FileSourceTask(SourceTask):
         )
 
     def _line(self, file: BinaryIO, at: int) -> bytes | None:
-        """The next whole row (of CSV: quoted fields may have newlines); None if there is none, whatever was read."""
+        """Return the next complete row, or None. CSV rows may contain line breaks in quoted fields."""
         limit = self._settings.line_bytes_max
         row = more = file.readline(limit + 1)
         while more and len(row) <= limit and self._settings.format == "csv" and row.count(b'"') % 2:
@@ -159,7 +163,10 @@ class FileSourceTask(SourceTask):
         return row if more.endswith(b"\n") else None
 
     def _head(self, file: BinaryIO, position: int) -> int:
-        """A checksum of how the file begins, up to ``position``; it is not asked again when its whole head was read."""
+        """Return a checksum of the start of the file, up to ``position``.
+
+        Keeps the checksum of a complete start.
+        """
         head = self._whole_head
         if head is None or position < _HEAD_BYTES_MAX:
             head = zlib.crc32(os.pread(file.fileno(), min(position, _HEAD_BYTES_MAX), 0))
@@ -170,7 +177,7 @@ class FileSourceTask(SourceTask):
         return line.decode("utf-8-sig" if at == 0 else "utf-8").rstrip("\r\n")
 
     def _value(self, line: bytes, at: int) -> dict[Any, Any] | None:
-        """None for an empty line, and for a bad one that is tolerated."""
+        """Return the record's value, or None for an empty line and for a tolerated bad line."""
         try:
             text = self._text(line, at)
             if not text.strip():
@@ -180,9 +187,9 @@ class FileSourceTask(SourceTask):
                 return value
             raise ValueError("not a JSON object")
         except (ValueError, RecursionError, csv.Error) as error:
-            sentence = f"{self._settings.file}: the line at byte {at} is no {self._settings.format}: {error}"
+            sentence = f"{self._settings.file}: the line at byte {at} is not valid {self._settings.format}: {error}"
             if self._settings.errors_tolerance == "none":
-                raise ConnectorError(f"{sentence}. Repair it, or set errors.tolerance=all to skip it") from None
+                raise ConnectorError(f"{sentence}. Fix the line, or set errors.tolerance=all to skip it") from None
             _log.warning("%s; skipped", sentence)
             return None
 

@@ -1,4 +1,4 @@
-"""What the PostgreSQL connectors share: connecting without giving secrets away, and what a table looks like."""
+"""Shared parts of the PostgreSQL connectors: connections and table definitions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class PostgresqlSettings(ConnectorSettings):
     connection_url: Annotated[
         SecretStr, Field(description="postgresql://user@host:port/database, or host=... dbname=... user=...")
     ]
-    connection_password: Annotated[SecretStr | None, Field(description="instead of one in connection.url")] = None
-    table: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$", description="the table: name or schema.name")]
+    connection_password: Annotated[
+        SecretStr | None, Field(description="password, instead of one in connection.url")
+    ] = None
+    table: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$", description="table: name or schema.name")]
 
     @field_validator("connection_url")
     @classmethod
@@ -49,12 +51,12 @@ class PostgresqlSettings(ConnectorSettings):
         try:
             parts = conninfo_to_dict(url.get_secret_value())
         except psycopg.Error:
-            raise ValueError("is no PostgreSQL connection string") from None  # libpq's error would show it
-        # A password with one of these ends too early, and the rest would be shown as a host that is not found.
+            raise ValueError("is not a PostgreSQL connection string") from None  # libpq's error would show it
+        # A password with one of these characters ends too early, and errors would show the rest as an unknown host.
         if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
             raise ValueError(
-                "has no host and port where they should be: write @ / : # ? of a password as %40 %2F %3A %23 %3F, or "
-                "give connection.password"
+                "has no valid host and port: write @ / : # ? in a password as %40 %2F %3A %23 %3F, or use "
+                "connection.password"
             )
         return url
 
@@ -69,7 +71,7 @@ class PostgresqlSettings(ConnectorSettings):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``required``: NOT NULL without a default."""
+    """A column. ``required`` means NOT NULL without a default."""
 
     type: str
     required: bool
@@ -77,23 +79,29 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns by name, and the column sets that identify a row."""
+    """Columns by name, and the sets of columns that identify a row."""
 
     columns: dict[str, Column]
     keys: tuple[frozenset[str], ...]
 
     def required(self) -> list[str]:
-        """The columns that a row must have."""
+        """Return the columns that each row must have."""
         return [name for name, column in self.columns.items() if column.required]
 
 
 def connect(settings: PostgresqlSettings) -> psycopg.Connection[Any]:
-    """A connection in autocommit mode. Raises psycopg.OperationalError, whose text has no password."""
+    """Open a connection in autocommit mode.
+
+    Raises psycopg.OperationalError without the password in its text.
+    """
     return psycopg.connect(settings.conninfo(), autocommit=True, application_name="streams-py-connect")
 
 
 def table_of(connection: psycopg.Connection[Any], settings: PostgresqlSettings, *, generated: bool = False) -> Table:
-    """The table as it is now, with generated columns if asked for; ConnectorError when there is none."""
+    """Return the present definition of the table, with generated columns if requested.
+
+    ConfigError if it is missing.
+    """
     name = settings.identifier().as_string(connection)
     found = connection.execute("SELECT to_regclass(%s)::oid", [name]).fetchone()
     if found is None or found[0] is None:
@@ -114,5 +122,5 @@ def table_of(connection: psycopg.Connection[Any], settings: PostgresqlSettings, 
 
 
 def message_of(error: psycopg.Error) -> str:
-    """What PostgreSQL said, without the rows that its details would show."""
+    """Return PostgreSQL's message without details, which would show rows."""
     return error.diag.message_primary or str(error).splitlines()[0]

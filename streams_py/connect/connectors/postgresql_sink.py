@@ -1,9 +1,9 @@
-"""Records of topics become rows of a PostgreSQL table: upserts by key, in batches.
+"""Writes records of topics as rows of a PostgreSQL table: upserts by key, in batches.
 
-A record's value is an object, its fields are columns; key columns that the value does not have are taken from the
-record's key. A record without a value deletes its row (``delete.enabled``). Since a row is found by its key, a record
-that comes again changes nothing. Every batch is one transaction: rows go through ``COPY`` into a staging table and from
-there into the table, which is many times faster than a statement per row.
+A record's value is an object, whose fields are columns. Key columns that are missing in the value come from the
+record's key. A record without a value deletes its row (``delete.enabled``). Rows are found by key, so a repeated record
+changes nothing. Every batch is one transaction: ``COPY`` writes rows to a staging table, and an ``INSERT`` moves them
+to the table. This is many times faster than one statement per row.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _STAGING = sql.Identifier("pg_temp", "streams_py_staging")
 
 
 class PostgresqlSinkSettings(PostgresqlSettings):
-    key_columns: Annotated[Names, Field(min_length=1, description="columns of the primary key or a unique index")]
-    batch_rows: Annotated[int, Field(ge=1, description="rows per transaction, at most")] = 3000
-    delete_enabled: Annotated[bool, Field(description="a record without a value deletes its row")] = False
+    key_columns: Annotated[Names, Field(min_length=1, description="columns of the primary key or of a unique index")]
+    batch_rows: Annotated[int, Field(ge=1, description="maximum number of rows per transaction")] = 3000
+    delete_enabled: Annotated[bool, Field(description="whether a record without a value deletes its row")] = False
 
 
 class PostgresqlSinkConnector(WithSettings, SinkConnector):
-    """The tasks are alike: the consumer group gives each its partitions."""
+    """All tasks have the same configuration: the consumer group assigns partitions to them."""
 
     settings_class = PostgresqlSinkSettings
 
@@ -52,7 +52,7 @@ class PostgresqlSinkConnector(WithSettings, SinkConnector):
 
 @dataclass(slots=True)
 class _Change:
-    """What a batch does to the row of one key: deletes it, writes these fields, or the one after the other."""
+    """The effect of a batch on one row: delete it, write fields, or both in this order."""
 
     record: SinkRecord  # the last one
     deletes: bool
@@ -60,7 +60,10 @@ class _Change:
 
 
 class PostgresqlSinkTask(SinkTask):
-    """A database that is away is waited for; what it does not accept fails the task, by topic, partition and offset."""
+    """Retries while the database is away.
+
+    A record that the database rejects fails the task, with its position.
+    """
 
     _connection: psycopg.Connection[Any] | None = None
 
@@ -131,28 +134,30 @@ class PostgresqlSinkTask(SinkTask):
     def _row(self, record: SinkRecord) -> dict[str, Any]:
         keys, columns = self._settings.key_columns, self._table.columns
         if record.value is None and not self._settings.delete_enabled:
-            raise self._bad(record, "has no value", "set delete.enabled=true to have its row deleted")
+            raise self._bad(record, "has no value", "set delete.enabled=true to delete its row")
         row = {} if record.value is None else record.value
         if not isinstance(row, dict):
             raise self._bad(record, f"is {type(row).__name__}, not an object", "use the json converter")
         if not row.keys() <= columns.keys():
             field = next(name for name in row if name not in columns)
-            raise self._bad(record, f"has a field {field!r} that is no column", "add the column to the table")
+            raise self._bad(record, f"has a field {field!r} that is not a column", "add the column to the table")
         if any(key not in row for key in keys):
             of_key = record.key if isinstance(record.key, dict) else {keys[0]: record.key} if len(keys) == 1 else {}
             row = {**{key: of_key[key] for key in keys if key in of_key}, **row}
         for name in keys if record.value is None else self._needed:
             if row.get(name) is None:
-                raise self._bad(record, f"has no value for column {name!r}", "neither in its value nor in its key")
+                raise self._bad(
+                    record, f"has no value for column {name!r}", "neither its value nor its key contains it"
+                )
         return row
 
     def _bad(self, record: SinkRecord, what: str, remedy: str) -> ConnectorError:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
-        return ConnectorError(f"{where} cannot go into table {self._settings.table}: it {what}; {remedy}")
+        return ConnectorError(f"{where} cannot be written to table {self._settings.table}: it {what}; {remedy}")
 
     def _write(self, connection: psycopg.Connection[Any], changes: Mapping[tuple[Any, ...], _Change]) -> None:
         by_columns: dict[tuple[str, ...], list[_Change]] = {}
-        in_order = functools.cache(lambda names: tuple(sorted(names)))  # rows mostly name their fields alike
+        in_order = functools.cache(lambda names: tuple(sorted(names)))  # most rows have the same fields
         for change in changes.values():
             if change.fields:
                 by_columns.setdefault(in_order(tuple(change.fields)), []).append(change)

@@ -1,10 +1,11 @@
-"""Rows of a PostgreSQL table become records of a topic, in the order of a column that only grows.
+"""Reads rows of a PostgreSQL table as records, in the order of an increasing column.
 
-The source partition is the table, the source offset the column's value in the last row. Rows become visible when their
-transactions commit, which is not the order of a sequence: reading "everything above the last value" would lose the
-rows of slow transactions. So the task notes the highest value, then who is writing to the table at that moment (an
-``INSERT`` holds its lock from before it draws its number until it has committed), and reads up to that value when those
-transactions have ended. Updates and deletes are not seen. A transaction that stays open delays the rows after it.
+The source partition is the table, and the source offset is the column's value in the last row. Rows become visible when
+their transactions commit, which can happen in another order than that of the sequence. Reading "everything above the
+last value" would lose rows of slow transactions. So the task notes the highest value, and then the transactions that
+write to the table at that moment: an ``INSERT`` holds its lock from before it gets its number until it commits. When
+those transactions have ended, the task reads up to the noted value. Updates and deletes are not seen. A transaction
+that stays open delays all later rows.
 """
 
 from __future__ import annotations
@@ -42,11 +43,15 @@ _WRITERS = (
 
 
 class PostgresqlSourceSettings(PostgresqlSettings):
-    topic: Annotated[str, Field(min_length=1, description="topic that gets the records")]
-    incrementing_column: Annotated[str, Field(min_length=1, description="whole numbers that only grow: an identity")]
-    key_column: Annotated[str | None, Field(description="column of the record's key; else incrementing.column")] = None
-    batch_rows: Annotated[int, Field(ge=1, description="records per poll, at most")] = 1000
-    poll_interval_ms: Annotated[int, Field(ge=1, description="how long to wait for more rows")] = 1000
+    topic: Annotated[str, Field(min_length=1, description="topic to write the records to")]
+    incrementing_column: Annotated[
+        str, Field(min_length=1, description="column of increasing integers, such as an identity")
+    ]
+    key_column: Annotated[str | None, Field(description="column of the record's key; default: incrementing.column")] = (
+        None
+    )
+    batch_rows: Annotated[int, Field(ge=1, description="maximum number of records per poll")] = 1000
+    poll_interval_ms: Annotated[int, Field(ge=1, description="interval between checks for more rows")] = 1000
 
 
 class PostgresqlSourceConnector(WithSettings, SourceConnector):
@@ -60,7 +65,7 @@ class PostgresqlSourceConnector(WithSettings, SourceConnector):
 
 
 class PostgresqlSourceTask(SourceTask):
-    """``_read_to`` <= ``_ceiling``: rows in between are read once ``_writers`` have ended."""
+    """Reads rows between ``_read_to`` and ``_ceiling`` when all ``_writers`` have ended."""
 
     def start(self, props: Mapping[str, str]) -> None:
         self._settings = PostgresqlSourceSettings.of(props)
@@ -112,14 +117,14 @@ class PostgresqlSourceTask(SourceTask):
                 column = getattr(self._settings, key)
                 if column is not None and column not in table.columns:
                     raise ConnectorError(
-                        f"{key.replace('_', '.')}: table {name} has no column {column}: {[*table.columns]}"
+                        f"{key.replace('_', '.')}: table {name} has no column {column}; it has {[*table.columns]}"
                     )
             incrementing = self._settings.incrementing_column
             type = table.columns[incrementing].type
             if type not in ("smallint", "integer", "bigint") or frozenset([incrementing]) not in table.keys:
                 raise ConnectorError(
                     f"incrementing.column: {incrementing} of table {name} is {type}, or has no unique index; "
-                    "take a column of whole numbers that only grow, such as an identity that is the primary key"
+                    "use a column of increasing integers, such as an identity column that is the primary key"
                 )
         except BaseException:
             connection.close()
@@ -162,7 +167,10 @@ class PostgresqlSourceTask(SourceTask):
 
 
 def _json(cell: Any) -> Any:
-    """A value of a column as JSON: what has no form of its own there is text, bytes are base64."""
+    """Return a column's value as JSON.
+
+    Types without a JSON form become text, and bytes become base64.
+    """
     if isinstance(cell, dict):
         return {name: _json(part) for name, part in cell.items()}
     if isinstance(cell, list):

@@ -1,7 +1,9 @@
-"""The configuration of a connector as a pydantic model: dotted keys, and errors that name key and remedy.
+"""The configuration of a connector as a pydantic model.
 
-A field ``batch_rows`` is the key ``batch.rows``. Values of connectors are text. What is not a field is left to the
-worker (``tasks.max``, converters, ...), but for a key that is nearly a field: that is a mistake.
+Keys are dotted. Errors name the key and the remedy.
+
+A field ``batch_rows`` has the key ``batch.rows``. Values of a connector's configuration are text. Other keys belong to
+the worker (``tasks.max``, converters, ...). A key that is almost the name of a field is an error.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ def _names(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-"""Comma-separated text."""
+"""Names from comma-separated text."""
 
 
 class ConnectorSettings(BaseModel):
-    """Base of the settings of a connector and of its tasks."""
+    """Base class for the settings of a connector and of its tasks."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", hide_input_in_errors=True, alias_generator=lambda field: field.replace("_", ".")
@@ -50,7 +52,7 @@ class ConnectorSettings(BaseModel):
 
     @classmethod
     def of(cls, props: Mapping[str, str]) -> Self:
-        """The settings; ConfigError names the first key that cannot be used, and what to write instead."""
+        """Return the settings. ConfigError names the first wrong key, and what to write instead."""
         problems = cls.problems(props)
         for key, sentences in problems.items():
             raise ConfigError(f"{key}: {sentences[0]}", key=key)
@@ -58,13 +60,16 @@ class ConnectorSettings(BaseModel):
 
     @classmethod
     def problems(cls, props: Mapping[str, str]) -> dict[str, list[str]]:
-        """What is wrong: sentences by key, as ``Connector.validate`` wants them. Values of secrets are not shown."""
+        """Return what is wrong, as sentences by key, for ``Connector.validate``.
+
+        Hides values of secrets.
+        """
         found: dict[str, list[str]] = {}
         keys = [field.alias or name for name, field in cls.model_fields.items()]
         for key in sorted(props.keys() - set(keys) - _WORKERS):
             near = [] if key.startswith(_WORKERS_PREFIXES) else difflib.get_close_matches(key, keys, 1, 0.7)
             if near and near[0] not in props:
-                found[key] = [f"no such key; did you mean {near[0]}?"]
+                found[key] = [f"unknown key; did you mean {near[0]}?"]
         try:
             cls.model_validate(dict(props))
         except ValidationError as error:
@@ -87,25 +92,28 @@ class ConnectorSettings(BaseModel):
 
 
 class WithSettings:
-    """What a connector does whose tasks all have its own configuration; stands before the kind."""
+    """Base class for connectors whose tasks all have the connector's configuration.
+
+    List it before the other base.
+    """
 
     version = "1"
     settings_class: ClassVar[type[ConnectorSettings]]
     tasks_max: ClassVar[int | None] = None
-    """None: as many tasks as the user allows."""
+    """Maximum number of tasks. None: as many as the user allows."""
 
     def start(self, props: Mapping[str, str]) -> None:
-        """Raises ConfigError."""
+        """Check and store the configuration. Raises ConfigError."""
         self.settings_class.of(props)
         self._props = dict(props)
 
     def stop(self) -> None:
-        """Nothing runs outside of tasks."""
+        """Do nothing: all work is in tasks."""
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        """A copy of the configuration for each task."""
+        """Return a copy of the configuration for each task."""
         return [dict(self._props) for _ in range(self.tasks_max or max_tasks)]
 
     def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        """What is wrong, by key."""
+        """Return what is wrong, as sentences by key."""
         return self.settings_class.problems(props)

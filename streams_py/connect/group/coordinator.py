@@ -1,4 +1,4 @@
-"""The port to the broker's group coordinator: what a member asks of a Kafka client, and what it answers to one."""
+"""The port to the group coordinator: a member's requests to a client, and its callbacks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ __all__ = ["Coordinator", "GroupHandler"]
 
 
 class GroupHandler(Protocol):
-    """The member, as the client sees it. Called on the client's network thread: nothing here may wait."""
+    """The member, as seen by the client.
+
+    Called on the client's network thread, so it must not wait.
+    """
 
     def protocols(self) -> list[tuple[str, bytes]]:
-        """(name, metadata) of every protocol this member understands, most preferred first; for one JoinGroup."""
+        """Return (name, metadata) of the supported protocols, preferred ones first, for a join."""
         ...
 
     def perform(self, leader: str, protocol: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
-        """This member leads: the assignment of every member from the metadata of all."""
+        """Return the assignment of every member, computed from the metadata of all.
+
+        Called on the leader.
+        """
         ...
 
     def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
-        """A join is complete. Also called again with the same generation when the broker sends it again."""
+        """Handle a completed join.
+
+        May be called again with the same generation if the broker repeats it.
+        """
         ...
 
 
@@ -29,40 +38,45 @@ class Coordinator(Protocol):
 
     @property
     def is_joining(self) -> bool:
-        """True from the beginning of a rebalance until its join is complete or given up."""
+        """Whether a rebalance has started and its join is neither complete nor given up."""
         ...
 
     def is_unknown(self) -> bool:
-        """True when nobody knows which broker coordinates the group."""
+        """Whether the coordinating broker is unknown."""
         ...
 
     def find(self, timeout_ms: int) -> bool:
-        """Look for the coordinator; False when there is no answer in time."""
+        """Search for the coordinator. Returns False without a response in time."""
         ...
 
     def needs_rejoin(self) -> bool:
-        """True when the group rebalances, or a rejoin was asked for, or this is no member."""
+        """Whether the group rebalances, a rejoin was requested, or this is not a member."""
         ...
 
     def request_rejoin(self) -> None: ...
 
     def join(self, timeout_ms: int) -> bool:
-        """One JoinGroup and SyncGroup; False when they are still under way, and the next call goes on with them.
+        """Run one JoinGroup and SyncGroup.
 
-        Raises :class:`~streams_py.errors.ConfigError` when the group cannot be joined by this worker, ever.
+        Returns False while they are in progress; the next call continues them.
+
+        Raises :class:`~streams_py.errors.ConfigError` if this worker can never join the group.
         """
         ...
 
     def generation(self) -> tuple[int, str]:
-        """(generation, member id) while stable, else ``(-1, "")``."""
+        """Return (generation, member id) while the group is stable, otherwise ``(-1, "")``."""
         ...
 
     def poll_heartbeat(self) -> None:
-        """A sign of life of the worker's thread; raises what ended the heartbeats."""
+        """Tell the heartbeat thread that the worker's thread is alive.
+
+        Raises the error that ended the heartbeats.
+        """
         ...
 
     def leave(self, reason: str) -> None: ...
 
     def close(self) -> None:
-        """Leave and free everything."""
+        """Leave the group and free all resources."""
         ...

@@ -1,8 +1,10 @@
-"""What a worker holds, and how a rebalance changes it. Kafka's ``WorkerCoordinator`` and ``WorkerGroupMember``.
+"""A worker's assigned jobs, and their changes by rebalances.
 
-Joining happens on the client's network thread, which only notes what arrived; stopping and starting jobs belongs to the
-worker's thread, which calls :meth:`GroupMember.poll`. It takes note of a completed join before it may start another
-one: so what was revoked is stopped before the worker rejoins.
+Like Kafka's ``WorkerCoordinator``, ``WorkerGroupMember``.
+
+Joins happen on the client's network thread, which only stores completed joins. The worker's thread stops and starts
+jobs. It calls :meth:`GroupMember.poll`, which processes a completed join before it starts another one. So revoked jobs
+are stopped before the worker rejoins.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Protocol
 
 from streams_protocol.connect import Assignment, TaskId, WorkerState, decode_assignment, encode_worker_state
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
-from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, Led
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, LeaderView
 from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
@@ -33,20 +35,26 @@ _WAIT_MAX_S = 1.0
 
 
 class MemberListener(Protocol):
-    """The worker. Called on its own thread, inside :meth:`GroupMember.poll`."""
+    """The worker. Called on the worker's thread, inside :meth:`GroupMember.poll`."""
 
     def on_revoked(self, jobs: Jobs) -> None:
-        """Stop these; return when they have stopped and their status is written."""
+        """Stop these jobs. Returns when they have stopped and their statuses are written."""
         ...
 
     def on_assigned(self, held: Assignment, generation: int) -> None:
-        """All that is held now (``connectors`` and ``tasks``), after a completed join; it may have failed."""
+        """Handle a completed join, which may have failed.
+
+        ``held`` contains all present ``connectors`` and ``tasks``.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """``url`` is the worker's advertised REST URL with ``/`` at its end; the lists are None when they are not set."""
+    """Settings of a member.
+
+    ``url`` is the worker's advertised REST URL with a final ``/``. Unset lists are None.
+    """
 
     url: str
     mode: Mode = Mode.STATIC
@@ -65,10 +73,14 @@ class _Joined:
 
 
 class GroupMember(GroupHandler):
-    """One worker's membership.
+    """The membership of one worker.
 
-    ``snapshot`` gives the newest view of the config topic, from memory; ``connect`` makes the coordinator for this
-    member; ``leader`` is used when this member leads, and keeps its memory in between.
+    Args:
+        settings: Settings of the member.
+        snapshot: Returns the newest view of the config topic, from memory.
+        listener: The worker.
+        leader: Decides rounds while this member leads, and keeps its memory in between.
+        connect: Creates the coordinator for this member.
     """
 
     def __init__(
@@ -89,29 +101,29 @@ class GroupMember(GroupHandler):
         self._wakes = 0
         self._stopping = False
         self.held: Assignment | None = None
-        """The last assignment, with everything that is held in ``connectors`` and ``tasks``."""
+        """The last assignment, with all present jobs in ``connectors`` and ``tasks``."""
         self._mode = settings.mode
         self._completed_generation = -1
-        self._led: Led | None = None
+        self._leader_view: LeaderView | None = None
         self._coordinator = connect(self)
 
     # -- for the worker's thread ---------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> None:
-        """Keep the membership going for ``timeout_s``, or until :meth:`wakeup` or a completed join.
+        """Maintain the membership for ``timeout_s``, or until :meth:`wakeup` or a completed join.
 
-        Raises ConfigError when this worker can never join the group.
+        Raises ConfigError if this worker can never join the group.
         """
         deadline = time.monotonic() + timeout_s
         with self._woken:
             wakes = self._wakes
         while True:
-            self._look_for_coordinator()
-            noted = self._take_note()
+            self._find_coordinator()
+            noted = self._process_joins()
             if not noted and self.needs_rejoin() and not self._stopping:
                 self._join()
-                noted = self._take_note()
-            self._beat()
+                noted = self._process_joins()
+            self._poll_heartbeat()
             left = deadline - time.monotonic()
             with self._woken:
                 if noted or left <= 0 or self._stopping or self._wakes != wakes:
@@ -132,24 +144,24 @@ class GroupMember(GroupHandler):
             self._woken.notify_all()
 
     def needs_rejoin(self) -> bool:
-        """True when the client says so, and while nothing usable is held."""
+        """Whether the client requires a rejoin, or a usable assignment is missing."""
         return self._coordinator.needs_rejoin() or self.held is None or self.held.failed
 
     def maybe_leave_group(self, reason: str) -> None:
-        """Leave, to join again at the next poll with what is held."""
+        """Leave the group. The next poll rejoins with the present assignment."""
         self._coordinator.leave(reason)
 
     def stop(self) -> None:
-        """Leave for good."""
+        """Leave the group and do not rejoin."""
         self._stopping = True
         self.wakeup()
         self._coordinator.close()
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def mode(self) -> Mode:
-        """What the group speaks since the last completed join; this worker's own mode before."""
+        """The group's mode since the last completed join. Before that, this worker's own mode."""
         return self._mode
 
     @property
@@ -158,11 +170,11 @@ class GroupMember(GroupHandler):
 
     @property
     def listed(self) -> Jobs | None:
-        """What this worker lists; None without lists."""
+        """The jobs that this worker lists, or None without lists."""
         return listed_jobs(self._settings.static_connectors, self._settings.static_tasks)
 
     def member_id(self) -> str:
-        """The id in the current generation, ``""`` while there is none."""
+        """Return the id in the current generation, or ``""`` without one."""
         return self._coordinator.generation()[1]
 
     @property
@@ -171,19 +183,19 @@ class GroupMember(GroupHandler):
         return bool(member_id) and self.held is not None and self.held.leader == member_id
 
     def owner_url(self, job: str | TaskId) -> str | None:
-        """Who runs a job: known to the leader only, and not while it rejoins."""
-        led = self._led
+        """Return the URL of a job's worker. Only the leader knows it, and not while it rejoins."""
+        led = self._leader_view
         return None if led is None or self.needs_rejoin() else led.owner_url(job)
 
     @property
-    def led(self) -> Led | None:
-        """The newest round that this member led; None for others, and while it rejoins."""
-        return None if self.needs_rejoin() else self._led
+    def leader_view(self) -> LeaderView | None:
+        """The newest round that this member led. None for other members, and while it rejoins."""
+        return None if self.needs_rejoin() else self._leader_view
 
     @property
     def unassignable(self) -> Jobs:
-        """Configured jobs that no worker of the group may run; known to the leader."""
-        led = self._led
+        """Configured jobs that no worker of the group may run. Only the leader knows them."""
+        led = self._leader_view
         return NOTHING if led is None else led.unassignable
 
     # -- the client's network thread -----------------------------------------------------------------------------------
@@ -201,7 +213,7 @@ class GroupMember(GroupHandler):
         return [(mode.value, encode_worker_state(state, mode.version)) for mode in settings.mode.advertised]
 
     def perform(self, leader: str, protocol: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
-        answers, self._led = self._leader.lead(
+        answers, self._leader_view = self._leader.lead(
             leader,
             Mode.of_wire(protocol),
             members,
@@ -219,12 +231,14 @@ class GroupMember(GroupHandler):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _look_for_coordinator(self) -> None:
+    def _find_coordinator(self) -> None:
         if not self._coordinator.is_unknown() or self._coordinator.find(self._settings.heartbeat_interval_ms):
             return
         held = self.held
         if held is not None and not held.failed:
-            _log.warning("no coordinator for the group: stopping everything, because others may be given these jobs")
+            _log.warning(
+                "no coordinator for the group: stopping all jobs, because the group may assign them to other workers"
+            )
             self._listener.on_revoked(_jobs_of(held))
             self.held = None
             self._coordinator.request_rejoin()
@@ -239,30 +253,28 @@ class GroupMember(GroupHandler):
             coordinator.join(_JOIN_SLICE_MS)
         except ConfigError:
             raise
-        except Exception as error:  # whatever it is, the group must go on without this worker for a while
-            _log.warning(
-                "joining failed, trying again: %s", text_of(error), exc_info=not isinstance(error, StreamsError)
-            )
+        except Exception as error:  # after any error, the group must continue without this worker for a while
+            _log.warning("joining failed; retrying: %s", text_of(error), exc_info=not isinstance(error, StreamsError))
             coordinator.leave("joining failed")
             time.sleep(self._settings.retry_backoff_ms / 1000)
 
-    def _beat(self) -> None:
+    def _poll_heartbeat(self) -> None:
         try:
             self._coordinator.poll_heartbeat()
         except ConfigError:
             raise
         except Exception as error:
-            _log.warning("heartbeats ended, joining again: %s", text_of(error))
+            _log.warning("heartbeats failed; rejoining: %s", text_of(error))
             self._coordinator.request_rejoin()
 
     def _prepare(self) -> None:
-        """Once per rebalance, before the JoinGroup."""
-        self._led = None
+        """Prepare a rebalance. Called once per rebalance, before the JoinGroup."""
+        self._leader_view = None
         if not self._mode.is_cooperative and self.held is not None and not self.held.failed:
             self._listener.on_revoked(_jobs_of(self.held))
 
-    def _take_note(self) -> bool:
-        """Act on every join that was completed; False when there was none."""
+    def _process_joins(self) -> bool:
+        """Process all completed joins. Returns whether there was one."""
         noted = False
         while True:
             with self._woken:
@@ -285,7 +297,7 @@ class GroupMember(GroupHandler):
             if held is not None:
                 jobs |= _jobs_of(held) - revoked
         elif before.is_cooperative and held is not None:
-            self._listener.on_revoked(_jobs_of(held) - jobs)  # the eager leader may have given them to others
+            self._listener.on_revoked(_jobs_of(held) - jobs)  # the eager leader may have assigned them to other workers
         self.held = replace(new, connectors=tuple(sorted(jobs.connectors)), tasks=tuple(sorted(jobs.tasks)))
         self._completed_generation = joined.generation
         self._listener.on_assigned(self.held, joined.generation)
@@ -294,9 +306,9 @@ class GroupMember(GroupHandler):
         lists = ""
         if self.listed is not None:
             lists = f"; this worker's static lists are {'in force' if self.lists_are_in_force else 'not in force'}"
-        _log.info("the group speaks %s now, before it was %s%s", self._mode.name.lower(), before.name.lower(), lists)
+        _log.info("the group uses protocol %s now, before %s%s", self._mode.name.lower(), before.name.lower(), lists)
         if before.signs_requests and not self._mode.signs_requests:
-            _log.warning("requests between workers are no longer signed, because a worker does not understand it")
+            _log.warning("requests between workers are no longer signed, because a worker does not support signatures")
 
 
 def _jobs_of(held: Assignment) -> Jobs:

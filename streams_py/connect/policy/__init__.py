@@ -1,5 +1,5 @@
-"""What users of the REST interface may ask of a worker: classes, files, client settings, secrets.
+"""Limits for users of the REST interface: classes, files, client settings, secrets.
 
-Whoever can send a request to a worker can create connectors. These modules bound what a configuration can reach on the
-worker's host.
+A user who can send requests to a worker can create connectors. These modules limit what a configuration can reach on
+the worker's host.
 """

@@ -1,4 +1,4 @@
-"""What configurations name: classes of connectors and tasks, and converters."""
+"""The classes that configurations name: connectors, tasks and converters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENTRY_POINTS: Final = "streams_py.connect"
 
 
 class Converter(Protocol):
-    """Between Python objects and the bytes of a record."""
+    """Converts between Python objects and the bytes of a record."""
 
     def encode(self, topic: str, value: Any) -> bytes | None: ...
     def decode(self, topic: str, data: bytes | None) -> Any: ...
@@ -31,12 +31,15 @@ class Converter(Protocol):
 
 _encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _NULL: Final = b"null"
-# Only what JSON has, as the standard library sees it.
+# Only types that the standard library writes as JSON.
 _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 class _Json:
-    """Written by orjson, many times faster. Not read by it, because it rounds large integers."""
+    """Writes with orjson, which is many times faster.
+
+    Does not read with orjson, which rounds large integers.
+    """
 
     def __init__(self) -> None:
         self._decode = decoder(use_msgspec=has_msgspec())
@@ -46,7 +49,7 @@ class _Json:
             return None
         try:
             data = orjson.dumps(value, None, _STRICT)
-        except TypeError:  # integers beyond 64 bits, subclasses; or nothing that JSON has
+        except TypeError:  # integers beyond 64 bits, subclasses, or types without a JSON form
             return exact(value, _encode_json)
         if data.find(_NULL) >= 0:  # orjson writes NaN and Infinity as null
             refuse_non_finite(value)
@@ -69,7 +72,7 @@ class _Bytes:
         if value is None or isinstance(value, bytes):
             return value
         raise SerializationError(
-            f"{topic}: the converter `bytes` takes bytes, not {type(value).__name__}; return bytes, or use `json`"
+            f"{topic}: the converter `bytes` expects bytes, got {type(value).__name__}; return bytes, or use `json`"
         )
 
     def decode(self, topic: str, data: bytes | None) -> Any:
@@ -80,10 +83,11 @@ _BUILT_IN: Mapping[str, type[Any]] = {"json": _Json, "string": _String, "bytes":
 
 
 class Plugins:
-    """The classes that configurations of connectors may name: those of this library, of installed distributions with an
-    entry point in the group ``streams_py.connect``, and of ``modules`` (the worker's ``plugin.modules``).
+    """The classes that configurations of connectors may name.
 
-    A name is checked before anything is imported, because importing a module runs it.
+    These are classes of this library, of installed distributions with an entry point in the group
+    ``streams_py.connect``, and of ``modules`` (the worker's ``plugin.modules``). Names are checked before anything is
+    imported, because importing a module runs it.
     """
 
     def __init__(self, modules: Collection[str] = (), paths: AllowedPaths | None = None) -> None:
@@ -91,29 +95,35 @@ class Plugins:
         self._paths = paths or AllowedPaths()
 
     def connector_class(self, config: Mapping[str, str]) -> type[Connector]:
-        """The class that ``connector.class`` names. Raises ConfigError."""
+        """Return the class that ``connector.class`` names. Raises ConfigError."""
         return self._class("connector.class", config.get("connector.class", ""), (Connector,))
 
     def connector(self, config: Mapping[str, str]) -> Connector:
-        """A new instance of ``connector.class``, which may use the paths of the configuration. Raises ConfigError."""
+        """Create an instance of ``connector.class``, and check the configuration's paths.
+
+        Raises ConfigError.
+        """
         made: Connector = _new("connector.class", self.connector_class(config))
         self._check_paths(made, config)
         return made
 
     def task(self, config: Mapping[str, str]) -> SourceTask | SinkTask:
-        """A new instance of ``task.class``. Raises ConfigError."""
+        """Create an instance of ``task.class``, and check the configuration's paths.
+
+        Raises ConfigError.
+        """
         found = self._class("task.class", config.get("task.class", ""), (SourceTask, SinkTask))
         made: SourceTask | SinkTask = _new("task.class", found)
         self._check_paths(made, config)
         return made
 
     def _check_paths(self, plugin: Connector | SourceTask | SinkTask, config: Mapping[str, str]) -> None:
-        """ConfigError when a plug-in would use files of this host outside ``file.connectors.allowed.paths``."""
+        """Raise ConfigError if a plug-in would use a path that the worker does not allow."""
         for problem in self._paths.problems(plugin.path_keys, config):
             raise ConfigError(problem)
 
     def converter(self, key: str, name: str) -> Converter:
-        """The converter that a connector's configuration names. Raises ConfigError."""
+        """Return the converter that a connector's configuration names. Raises ConfigError."""
         if name.lower() not in _BUILT_IN:
             self._check_allowed(key, name)
         return converter_of(key, name)
@@ -129,7 +139,7 @@ class Plugins:
     def _check_allowed(self, key: str, path: str) -> None:
         module, colon, name = path.partition(":")
         if not (module and colon and name):
-            raise ConfigError(f"{key} = {path!r} does not name a class; write package.module:Class", key=key)
+            raise ConfigError(f"{key} = {path!r} does not name a class; use package.module:Class", key=key)
         if not any(module == allowed or module.startswith(f"{allowed}.") for allowed in self._modules):
             raise ConfigError(
                 f"{key} = {path!r}: this worker does not run classes of {module}. Install them with an entry point in "
@@ -139,7 +149,7 @@ class Plugins:
 
 
 class MissingClassError(ConfigError):
-    """A class that the worker allows cannot be imported here."""
+    """The worker allows the class, but cannot import it."""
 
 
 def _new(key: str, found: type[Any]) -> Any:
@@ -151,12 +161,16 @@ def _new(key: str, found: type[Any]) -> Any:
 
 
 def _installed_packages() -> list[str]:
-    """The top-level packages of installed plug-ins."""
+    """Return the top-level packages of installed plug-ins."""
     return sorted({point.module.partition(".")[0] for point in entry_points(group=_ENTRY_POINTS)})
 
 
 def converter_of(key: str, name: str) -> Converter:
-    """A converter by its setting: ``json``, ``string``, ``bytes``, or ``package.module:Class``. Raises ConfigError."""
+    """Return a converter: ``json``, ``string``, ``bytes`` or ``package.module:Class``.
+
+    Raises:
+        ConfigError: The class cannot be imported, or is not a converter.
+    """
     found = _BUILT_IN.get(name.lower()) or load(key, name)
     if not (callable(getattr(found, "encode", None)) and callable(getattr(found, "decode", None))):
         raise ConfigError(f"{key} = {name!r} is not a converter: it has no encode and decode", key=key)
@@ -168,7 +182,7 @@ def load(key: str, path: str) -> type[Any]:
     """Import the class that ``package.module:Class`` names. Raises ConfigError with the reason."""
     module_name, _, name = path.partition(":")
     if not module_name or not name:
-        raise ConfigError(f"{key} = {path!r} does not name a class; write package.module:Class", key=key)
+        raise ConfigError(f"{key} = {path!r} does not name a class; use package.module:Class", key=key)
     try:
         found = user_object(path)
     except ImportError as error:
@@ -179,5 +193,5 @@ def load(key: str, path: str) -> type[Any]:
 
 
 def class_name(found: type[Any]) -> str:
-    """What :func:`load` finds the class by."""
+    """Return the name by which :func:`load` finds the class."""
     return f"{found.__module__}:{found.__qualname__}"

@@ -1,8 +1,9 @@
-"""Which settings of Kafka clients a connector may override (KIP-458): ``connector.client.config.override.policy``.
+"""Settings of Kafka clients that a connector may override (KIP-458).
 
-Kafka's default is ``All``, ours is ``None``: librdkafka loads native code that a setting names, and a bootstrap address
-or a login of the connector's choice would make the worker a door to other clusters. Therefore ``All`` does not include
-those keys here, and the policy ``Principal``, which consists of them, does not exist.
+The policy is the setting ``connector.client.config.override.policy``. Kafka's default is ``All``, ours is ``None``.
+librdkafka loads native code that a setting names, and a connector with its own bootstrap address or login could use the
+worker to reach other clusters. Therefore ``All`` does not include those keys here. The policy ``Principal``, which
+consists of them, does not exist.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _NEVER_PARTS: Final = ("plugin.", "library", ".location", ".path", ".class", "in
 
 
 class OverridePolicy:
-    """``allowed`` are the keys of ``Allowlist``, without a prefix."""
+    """The policy. ``allowed`` are the keys of ``Allowlist``, without a prefix."""
 
     def __init__(self, name: PolicyName, allowed: Collection[str] = ()) -> None:
         self._name = name
         self._allowed = frozenset(allowed)
 
     def problems(self, config: Mapping[str, str]) -> list[str]:
-        """A sentence for each override in a connector's configuration that is not allowed."""
+        """Return a sentence for each forbidden override in a connector's configuration."""
         found = []
         for key in sorted(config):
             prefix = next((one for one in _PREFIXES if key.startswith(one)), None)

@@ -1,4 +1,4 @@
-"""Which files of the worker's host connectors may use: those below ``file.connectors.allowed.paths``."""
+"""Paths of the worker's host that connectors may use: ``file.connectors.allowed.paths``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["AllowedPaths"]
 
 
 class AllowedPaths:
-    """Files and folders below these folders. Links are resolved before they are compared."""
+    """Allows files and folders below these folders. Resolves links before the comparison."""
 
     def __init__(self, folders: Sequence[str] = ()) -> None:
         self._folders = folders
 
     def problems(self, keys: Sequence[str], config: Mapping[str, str]) -> list[str]:
-        """A sentence for each of these keys that names a path elsewhere."""
+        """Return a sentence for each of these keys whose path is not allowed."""
         return [
             f"{key} = {config[key]!r} is not below a folder of file.connectors.allowed.paths "
             f"({', '.join(self._folders) or 'which is empty'}); set it on the workers"

@@ -1,11 +1,12 @@
-"""Values of a configuration that stand elsewhere (KIP-297): ``${file:/etc/connect/db.properties:password}``.
+"""References to values outside a configuration (KIP-297).
 
-``config.providers`` names providers, and ``config.providers.<name>.class`` says what each of them is: one of Kafka's
-``FileConfigProvider``, ``DirectoryConfigProvider`` and ``EnvVarConfigProvider``. A configuration is stored and shown
-with its placeholders. They are resolved when a connector or task starts, on the worker that runs it.
+An example is ``${file:/etc/connect/db.properties:password}``. ``config.providers`` names providers.
+``config.providers.<name>.class`` gives the class of each: Kafka's ``FileConfigProvider``, ``DirectoryConfigProvider``
+or ``EnvVarConfigProvider``. A configuration is stored and shown with its placeholders. They are resolved when a
+connector or task starts, on the worker that runs it.
 
-Kafka lets a provider read everything unless its parameters say otherwise. Here ``allowed.paths`` (files, directories)
-and ``allowlist.pattern`` (environment) are required: whoever can create a connector could read the rest by it.
+In Kafka, a provider can read everything unless its parameters limit it. Here ``allowed.paths`` (files, directories) and
+``allowlist.pattern`` (environment) are required, because any user who can create a connector could read the rest.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExcee
 __all__ = ["ConfigProviders", "has_placeholder", "is_placeholder", "values_of_placeholders"]
 
 _Provider: TypeAlias = Callable[[str, str], str]
-"""(path, key) -> value. Raises ConfigError."""
+"""A function (path, key) -> value. Raises ConfigError."""
 
-# Matches at each "${", so that hostile values take linear time. Placeholders also have a colon and an end (_is_one).
+# Matches each "${", so that hostile values take linear time. A placeholder also has a colon and an end (_is_one).
 _BRACES: Final = re.compile(r"\$\{([^}]*)(\}?)")
 _PREFIX: Final = "config.providers"
 _BYTES_MAX: Final = 1 << 20
 _STEPS_MAX: Final = 1_000_000
 """Limit for the match of a name with the pattern of allowed names, about one second."""
 _RESOLVED_CHARS_MAX: Final = 4 << 20
-"""Of all values of a configuration together: a short one may name a large file many times."""
+"""Limit for all resolved values of a configuration together.
+
+A short value may refer to a large file many times.
+"""
 
 
 def has_placeholder(value: str) -> bool:
@@ -47,7 +51,10 @@ def is_placeholder(value: str) -> bool:
 
 
 def values_of_placeholders(given: str, resolved: str) -> list[str]:
-    """What stands in ``resolved`` for the placeholders of ``given``, as far as the text between them tells."""
+    """Return the texts in ``resolved`` that replaced the placeholders of ``given``.
+
+    The literal text between placeholders determines their ends, so the result can be inexact.
+    """
     found, at, begin = [], 0, 0
     for one in filter(_is_one, _BRACES.finditer(given)):
         literal = given[begin : one.start()]
@@ -65,14 +72,14 @@ def _is_one(found: re.Match[str]) -> bool:
 
 
 class ConfigProviders:
-    """The providers of a worker, by name. Made with :meth:`of`."""
+    """The providers of a worker, by name. Created with :meth:`of`."""
 
     def __init__(self, providers: Mapping[str, _Provider]) -> None:
         self._providers = providers
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> ConfigProviders:
-        """From the keys ``config.providers`` and ``config.providers.*``. Raises ConfigError."""
+        """Create from the keys ``config.providers`` and ``config.providers.*``. Raises ConfigError."""
         names = [name for part in str(settings.get(_PREFIX, "")).split(",") if (name := part.strip())]
         known = {f"{_PREFIX}.{name}." for name in names}
         for key in sorted(settings):
@@ -81,10 +88,12 @@ class ConfigProviders:
         return cls({name: _provider(name, settings) for name in names})
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
-        """The configuration with the values of its placeholders. Those of unknown providers stay, as in Kafka.
+        """Return the configuration with placeholders resolved.
+
+        Unknown providers' placeholders stay, as in Kafka.
 
         Raises:
-            ConfigError: A provider has no such key, or may not read there, or the values are too long. The text
+            ConfigError: A provider does not have the key or may not read it, or the values are too long. The text
                 names the key of the configuration.
         """
         found, left = {}, _RESOLVED_CHARS_MAX
@@ -117,7 +126,7 @@ class ConfigProviders:
 
     @staticmethod
     def restore(config: Mapping[str, str], resolved: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-        """``config`` with the placeholders of ``given`` again, where it has copied their values from ``resolved``."""
+        """Return ``config`` with its resolved values replaced by the placeholders of ``given``."""
         return {
             key: given[key] if key in given and has_placeholder(given[key]) and value == resolved[key] else value
             for key, value in config.items()
@@ -149,7 +158,7 @@ def _provider(name: str, settings: Mapping[str, object]) -> _Provider:
         raise ConfigError(f"{key} is not a parameter of {kind}", key=key)
     if not limit:
         key = f"{_PREFIX}.{name}.param.{needed}"
-        raise ConfigError(f"{key} is required: it says what connectors may read", key=key)
+        raise ConfigError(f"{key} is required: it limits what connectors may read", key=key)
     if kind == "EnvVarConfigProvider":
         return _environment(f"{_PREFIX}.{name}.param.{needed}", limit)
     folders = [folder.strip() for folder in limit.split(",") if folder.strip()]
@@ -172,10 +181,10 @@ def _environment(key: str, pattern: str) -> _Provider:
 
     def read(path: str, name: str) -> str:
         if path or not _matches(allowed, name):
-            raise ConfigError(f"the worker does not allow to read the environment variable {name!r}")
+            raise ConfigError(f"the worker does not allow reading the environment variable {name!r}")
         found = os.environ.get(name)
         if found is None:
-            raise ConfigError(f"there is no environment variable {name} on this worker")
+            raise ConfigError(f"environment variable {name} is not set on this worker")
         return found
 
     return read
@@ -186,7 +195,7 @@ def _file(folders: list[str]) -> _Provider:
         text = _text(_allowed(path, folders))
         try:
             found = dict(properties_in(text, Path(path)))
-        except ConfigError:  # its text quotes the line
+        except ConfigError:  # its text would quote the line
             raise ConfigError(f"{path} is not a .properties file") from None
         if key not in found:
             raise ConfigError(f"file {path} has no key {key}")
@@ -205,19 +214,19 @@ def _directory(folders: list[str]) -> _Provider:
 
 
 def _allowed(path: str, folders: list[str]) -> str:
-    """The real path, after all links."""
+    """Return the real path with all links resolved. Raises ConfigError if it is not allowed."""
     try:
         real = os.path.realpath(path)
     except ValueError:
         raise ConfigError(f"{path!r} is not a path") from None
     if not any(Path(real).is_relative_to(os.path.realpath(folder)) for folder in folders):
-        raise ConfigError(f"the worker does not allow to read {path}; its allowed.paths are {', '.join(folders)}")
+        raise ConfigError(f"the worker does not allow reading {path}; its allowed.paths are {', '.join(folders)}")
     return real
 
 
 def _text(path: str) -> str:
     try:
-        # A named pipe would block the worker. The path has no links, unless one was planted since it was resolved.
+        # A named pipe would block the worker. The path has no links, unless a link was created after it was resolved.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,7 +1,7 @@
-"""Configurations of connectors as they may be shown: placeholders stay, secrets are hidden.
+"""Configurations of connectors for display: placeholders stay, secrets are hidden.
 
-A hidden value that comes back, because a program read a configuration and wrote it again, would replace the secret. So
-a configuration with a hidden value is refused.
+A program may read a configuration, change it and write it back. A hidden value would then replace the secret, so a
+configuration with a hidden value is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ __all__ = ["HIDDEN", "hidden_keys", "scrubbed", "shown_config"]
 HIDDEN: Final = "[hidden]"
 
 _CHARS_MIN: Final = 4
-"""A secret shorter than this is not searched for: it would be found everywhere."""
+"""Minimum length of a secret to search for, in characters.
+
+A shorter text would be found everywhere.
+"""
 
 
 def shown_config(config: Mapping[str, str], secret_keys: Collection[str] = ()) -> dict[str, str]:
-    """A configuration for everybody's eyes. ``secret_keys``: what the connector's class declares as secret."""
+    """Return a configuration without secrets.
+
+    ``secret_keys`` are the keys that the connector's class declares.
+    """
     return {key: _shown(key, value, key in secret_keys) for key, value in config.items()}
 
 
@@ -34,20 +40,23 @@ def _shown(key: str, value: str, declared: bool) -> str:
 
 
 def hidden_keys(config: Mapping[str, str | None]) -> list[str]:
-    """The keys whose value is, or has in it, what stands for a hidden one."""
+    """Return the keys whose value is or contains the text for hidden values."""
     return sorted(key for key, value in config.items() if value is not None and HIDDEN in value)
 
 
 def scrubbed(
     text: str, given: Mapping[str, str], resolved: Mapping[str, str], secret_keys: Collection[str] = ()
 ) -> str:
-    """A text, such as a traceback, without the secrets of a configuration. ``secret_keys``: as for a shown one."""
+    """Return a text, such as a traceback, without the secrets of a configuration.
+
+    ``secret_keys`` are the keys that the connector's class declares.
+    """
     secrets: set[str] = set()
     for key, value in resolved.items():
         if key in secret_keys or is_secret(key) or has_placeholder(given.get(key, "")):
             secrets |= {value, *values_of_placeholders(given.get(key, ""), value)}
     secrets = {secret for secret in secrets if len(secret) >= _CHARS_MIN}
-    # Errors quote values with repr(), which writes quotes, backslashes and line breaks in another way.
+    # Errors quote values with repr(), which escapes quotes, backslashes and line breaks.
     secrets |= {repr(secret)[1:-1] for secret in secrets} | {json.dumps(secret)[1:-1] for secret in secrets}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)

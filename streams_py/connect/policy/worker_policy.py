@@ -1,4 +1,4 @@
-"""All that a worker's settings say about what configurations of connectors may do."""
+"""All limits that a worker's settings place on configurations of connectors."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ _CONVERTERS = ("key.converter", "value.converter")
 
 @dataclass(frozen=True, slots=True)
 class LoadedConnector:
-    """An instance of a connector's class that was not started. ``props`` has the values of placeholders."""
+    """A connector that has been created but not started. ``props`` has resolved placeholders."""
 
     connector: Connector
     given: Mapping[str, str]
     props: Mapping[str, str]
 
     def hide(self, text: str) -> str:
-        """A text without the secrets of the configuration."""
+        """Return a text without the secrets of the configuration."""
         return scrubbed(text, self.given, self.props, self.connector.secret_keys)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPolicy:
-    """Of one worker. All workers of a group should have the same one."""
+    """The limits of one worker. All workers of a group should have the same limits."""
 
     plugins: Plugins
     overrides: OverridePolicy
     providers: ConfigProviders
 
     def problems(self, config: Mapping[str, str]) -> list[str]:
-        """What is wrong with a connector's configuration, as sentences. A class that is not installed here is not a
-        problem: another worker may have it, and otherwise the connector fails and says why."""
+        """Return sentences about what is wrong with a connector's configuration.
+
+        A class that is not installed here is accepted, because another worker may have it. If none has it, the
+        connector fails with that error.
+        """
         found = [
-            f"{key}: {HIDDEN} stands for a secret that is not shown; write the secret, or a placeholder of a provider"
+            f"{key}: {HIDDEN} replaces a secret in output; write the secret itself, or a placeholder of a provider"
             for key in hidden_keys(config)
         ]
         found += self.overrides.problems(config)
@@ -57,11 +60,14 @@ class WorkerPolicy:
             return [str(error)]
         found += wrong
         if isinstance(loaded.connector, SinkConnector) and ("topics" in config) == ("topics.regex" in config):
-            found.append("a sink has either topics or topics.regex")
+            found.append("a sink connector requires either topics or topics.regex")
         try:
             said = loaded.connector.validate(loaded.props).items()
         except Exception as error:
-            return [*found, loaded.hide(f"{type(loaded.connector).__name__} cannot check it: {error}")]
+            return [
+                *found,
+                loaded.hide(f"{type(loaded.connector).__name__} failed to validate the configuration: {error}"),
+            ]
         return found + [loaded.hide(f"{key}: {sentence}") for key, sentences in said for sentence in sentences]
 
     def load(self, config: Mapping[str, str]) -> LoadedConnector:
@@ -69,7 +75,7 @@ class WorkerPolicy:
 
         Raises:
             MissingClassError: The class is not installed here.
-            ConfigError: The worker does not allow the configuration. The text has no value of a placeholder.
+            ConfigError: The worker does not allow the configuration. The text contains no resolved value.
         """
         resolved = self.providers.resolve(config)
         try:
@@ -90,7 +96,10 @@ class WorkerPolicy:
         return found
 
     def shown(self, config: Mapping[str, str], connector: Mapping[str, str]) -> dict[str, str]:
-        """A connector's or a task's configuration without its secrets. ``connector``: the connector's own one."""
+        """Return a connector's or task's configuration without secrets.
+
+        ``connector`` is the connector's configuration.
+        """
         try:
             declared = self.plugins.connector_class(connector).secret_keys
         except ConfigError:
@@ -98,7 +107,7 @@ class WorkerPolicy:
         return shown_config(config, declared)
 
     def kind_of(self, connector: Mapping[str, str]) -> type[Connector] | None:
-        """The class of a connector; None where it cannot be imported or is not allowed."""
+        """Return the class of a connector, or None if it cannot be imported or is not allowed."""
         try:
             return self.plugins.connector_class(connector)
         except ConfigError:

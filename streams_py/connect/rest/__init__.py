@@ -1,5 +1,6 @@
-"""The REST interface of a worker, Kafka Connect's: starlette on uvicorn, both of the extra ``connect``.
+"""A worker's REST interface, compatible with Kafka Connect's.
 
-:mod:`.app` answers requests with what a :class:`.herder.RestHerder` knows and does, and passes on what another worker
-has to do; :mod:`.server` serves it; :mod:`.signing` and :mod:`.tasks` are what workers send each other.
+It uses starlette on uvicorn, both from the extra ``connect``.
+:mod:`.app` handles requests with a :class:`.herder.RestHerder`, and forwards those that another worker must handle.
+:mod:`.server` serves the application. :mod:`.signing` and :mod:`.tasks` are for requests between workers.
 """

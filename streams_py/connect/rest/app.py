@@ -1,4 +1,4 @@
-"""The resources of Kafka Connect's REST interface, over a worker."""
+"""The resources of Kafka Connect's REST interface, implemented with a worker."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def rest_app(
 
     Args:
         herder: The worker.
-        request_s: A request is given up after this time.
-        rebalance_s: A request is given up after this time while the group rebalances.
-        health_s: Bounds the check of the worker's health.
-        transport: For tests: how other workers are reached.
+        request_s: Time limit of a request.
+        rebalance_s: Time limit of a request while the group rebalances.
+        health_s: Time limit of the worker's health check.
+        transport: For tests: replaces connections to other workers.
         protection: TLS and credentials of the workers.
     """
     protection = protection or RestProtection()
@@ -102,7 +102,7 @@ class RestApi:
         self.others = others
 
     def handler(self, operation: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """The operation, again while the group rebalances, passed on when another worker has to do it."""
+        """Wrap an operation: repeat it during rebalances, and forward it to the right worker."""
 
         async def handle(request: Request) -> Response:
             began_s = time.monotonic()
@@ -118,10 +118,12 @@ class RestApi:
                             raise
                     await asyncio.sleep(_RETRY_S)
             except TimeoutError:
-                return _error(500, f"the worker did not do it within {self._request_s:g} s; is a broker down?")
+                return _error(
+                    500, f"the worker did not handle this within {self._request_s:g} s; check that the brokers are up"
+                )
             except ConnectError as error:
                 return _error(error.status, str(error))
-            except StreamsError as error:  # a broker that is away, a topic that could not be written
+            except StreamsError as error:  # for example, no broker answers, or a topic could not be written
                 return _error(500, str(error))
 
         return handle
@@ -135,7 +137,7 @@ class RestApi:
             return await self.others.forward(request, error, left_s)
 
     async def _do(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """On a thread, which is left alone when the request runs out of time."""
+        """Run a call on a thread. If the request times out, the thread continues alone."""
         return await to_thread.run_sync(partial(call, *args, **kwargs), abandon_on_cancel=True)
 
     # -- the worker ----------------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class RestApi:
             return JSONResponse(list(names))
         found: dict[str, dict[str, Any]] = {}
         for name in names:
-            with contextlib.suppress(NotFoundError):  # deleted meanwhile, or without a status yet
+            with contextlib.suppress(NotFoundError):  # deleted meanwhile, or no status yet
                 entry: dict[str, Any] = {}
                 if "info" in expand:
                     entry["info"] = await self._do(self._info, name)
@@ -212,7 +214,9 @@ class RestApi:
         patch = patch_of(await _json(request), name)
         changed = {**await self._do(self._herder.config, name), **patch}
         config = {key: value for key, value in changed.items() if value is not None}
-        await self._do(self._herder.put_connector, name, config)  # elsewhere than on the leader it does nothing
+        await self._do(
+            self._herder.put_connector, name, config
+        )  # raises NotLeaderError on other workers than the leader
         return JSONResponse(await self._do(self._info, name, config))
 
     async def delete_connector(self, request: Request) -> Response:
@@ -275,21 +279,24 @@ class RestApi:
         task = _task(request)
         status = (await self._do(self._herder.status, task.connector)).tasks.get(task)
         if status is None:
-            raise NotFoundError(f"there is no status of task {task}")
+            raise NotFoundError(f"task {task} has no status")
         return JSONResponse({"id": task.task, **_job(status)})
 
     async def restart_task(self, request: Request) -> Response:
         await self._do(self._herder.restart_task, _task(request))
         return Response(status_code=204)
 
-    # -- shapes --------------------------------------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------------------------------------
 
     async def _created(self, name: str, config: Any) -> Response:
         info = await self._do(self._info, name, config)
         return JSONResponse(info, 201, {"Location": f"/connectors/{quote(name, safe='')}"})
 
     def _info(self, name: str, config: Any = None) -> dict[str, Any]:
-        """``config``: what was written just now, and may not be read back yet."""
+        """Describe a connector.
+
+        ``config`` was written just now, and may not have been read back yet.
+        """
         try:
             kind, count = self._herder.kind(name), len(self._herder.task_configs(name))
             config = self._herder.config(name) if config is None else config
@@ -303,13 +310,13 @@ class RestApi:
     def _status(self, name: str) -> dict[str, Any]:
         status = self._herder.status(name)
         if status.connector is None:
-            raise NotFoundError(f"there is no status of connector {name} yet")
+            raise NotFoundError(f"connector {name} has no status yet")
         tasks = [{"id": task.task, **_job(status.tasks[task])} for task in sorted(status.tasks)]
         return {"name": name, "connector": _job(status.connector), "tasks": tasks, "type": self._herder.kind(name)}
 
 
 def _changed(done: str, told: bool) -> str:
-    """Kafka Connect's sentences."""
+    """Return Kafka Connect's sentences."""
     if told:
         return f"The offsets for this connector have been {done} successfully"
     return (
@@ -357,7 +364,7 @@ def _name(request: Request) -> str:
 def _task(request: Request) -> TaskId:
     number = request.path_params["task"]
     if not number.isdecimal():
-        raise NotFoundError(f"there is no task {number!r} of connector {_name(request)}: tasks have numbers")
+        raise NotFoundError(f"connector {_name(request)} has no task {number!r}: the id of a task is a number")
     return TaskId(_name(request), int(number))
 
 
@@ -375,4 +382,4 @@ async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     # starlette logs the traceback after this
-    return _error(500, f"{type(error).__name__}: the worker's log has the traceback")
+    return _error(500, f"{type(error).__name__}; the worker's log contains the traceback")

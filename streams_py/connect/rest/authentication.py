@@ -1,11 +1,12 @@
-"""Users of the REST interface who log in with HTTP basic authentication.
+"""HTTP basic authentication for users of the REST interface.
 
-``rest.basic.auth.credentials.file`` has a line ``user = password`` for each, as the file of Kafka Connect's
-``PropertyFileLoginModule``. All workers of a group have the same file: a request that is passed on has the credentials
-of its caller, and a worker's own requests have those of the first user.
+``rest.basic.auth.credentials.file`` has a line ``user = password`` for each user, like the file of Kafka Connect's
+``PropertyFileLoginModule``. All workers of a group need the same file: a forwarded request has the credentials of its
+caller, and a worker's own requests have the credentials of the first user.
 
-Two kinds of requests need no credentials. The mode of a Unix socket has decided who may use it. Task configurations
-from another worker are signed with the session key of the group (KIP-507), if the protocol of the group has such keys.
+Two kinds of requests need no credentials. For requests on a Unix socket, the socket's mode has decided who may use it.
+Task configurations from another worker are signed with the session key of the group (KIP-507), if the group's protocol
+has session keys.
 """
 
 from __future__ import annotations
@@ -38,17 +39,20 @@ _FROM_WORKERS: Final = re.compile(r"/connectors/[^/]+/tasks")
 
 
 class Credentials:
-    """Users and their passwords. Made with :meth:`read`; ``repr`` shows neither."""
+    """Users and their passwords. Created with :meth:`read`. ``repr`` shows neither."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = {user: _digest(password) for user, password in users.items()}
         user, password = next(iter(users.items()))
         self.header = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        """``Authorization`` of requests that a worker makes itself."""
+        """``Authorization`` header of a worker's own requests."""
 
     @classmethod
     def read(cls, path: str) -> Credentials:
-        """Read a file that only the user of this process can read. ConfigError names the file and never its content."""
+        """Read a file that only this process's user may read.
+
+        ConfigError names the file, never its content.
+        """
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
@@ -56,19 +60,19 @@ class Credentials:
                 if not stat.S_ISREG(status.st_mode):
                     raise _wrong(path, "is not a file")
                 if status.st_uid not in (0, os.geteuid()):
-                    raise _wrong(path, f"belongs to uid {status.st_uid}; it must belong to the user of the worker")
+                    raise _wrong(path, f"belongs to uid {status.st_uid}; it must belong to the worker's user")
                 if status.st_mode & _OTHERS:
                     mode = stat.S_IMODE(status.st_mode)
-                    raise _wrong(path, f"has the mode {mode:04o}, so that other users can read it; chmod 600")
+                    raise _wrong(path, f"has mode {mode:04o}, so other users can read it; use chmod 600")
                 content = file.read(_BYTES_MAX)
         except OSError as error:
             raise _wrong(path, f"cannot be read: {error.strerror}") from None
         try:
             users = dict(properties_in(content.decode(), Path(path)))
-        except (ConfigError, UnicodeDecodeError):  # whose text quotes the line
+        except (ConfigError, UnicodeDecodeError):  # the text would quote the line
             raise _wrong(path, "is not a .properties file in UTF-8") from None
         if not users or not all(users.values()) or any(":" in user for user in users):
-            raise _wrong(path, "must have lines user = password; passwords are not empty, and names have no colon")
+            raise _wrong(path, "must contain lines user = password, with non-empty passwords and no colon in names")
         return cls(users)
 
     def accept(self, authorization: str | None) -> bool:
@@ -83,11 +87,11 @@ class Credentials:
 
 
 class Authentication:
-    """Middleware: answers with 401 unless the caller may use the interface.
+    """Middleware that answers with 401 unless the caller may use the interface.
 
     Args:
         app: The application.
-        credentials: Of the users.
+        credentials: Credentials of the users.
         signs_requests: Whether workers of the group sign the task configurations that they send. The application
             verifies these signatures.
     """

@@ -1,5 +1,7 @@
-"""Passes a request on to the worker that has to do it; at most two hops, so that workers that disagree about who leads
-do not pass one round for ever."""
+"""Forwards a request to the worker that must handle it.
+
+A request makes at most two hops. Workers that disagree about the leader would forward it endlessly otherwise.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +24,41 @@ _RETURNED: Final = ("Content-Type", "Location")
 
 
 class UnreachableError(RebalanceExpectedError):
-    """Nothing was sent: that worker has ended, and the group will soon know."""
+    """The other worker has stopped, so nothing was sent. The group will notice it soon."""
 
     status: ClassVar[int] = 500
 
 
 class OtherWorkers:
-    """Sends requests to other workers of the group. Close it. ``transport`` is for tests."""
+    """Sends requests to other workers of the group. Must be closed. ``transport`` is for tests."""
 
     def __init__(self, protection: RestProtection, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._protection = protection
-        # No proxies from the environment: workers reach each other.
+        # No proxies from the environment: workers connect to each other directly.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, verify=protection.client or True)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         await self._client.aclose()
 
     async def forward(self, request: Request, error: NotLeaderError, timeout_s: float) -> Response:
-        """The other worker's answer. Raises RebalanceExpectedError after two hops, or when nobody is known to ask."""
+        """Return the other worker's response.
+
+        Raises:
+            RebalanceExpectedError: The request has made two hops, or the other worker is unknown.
+            ConnectError: The other worker does not answer.
+        """
         hop = _NEXT_HOP.get(request.query_params.get("forward"))
         if hop is None:
-            raise RebalanceExpectedError("the workers do not agree yet on who does this; try again in a moment")
+            raise RebalanceExpectedError(
+                "the workers do not agree yet on the worker for this request; try again in a moment"
+            )
         if error.url is None:
-            raise RebalanceExpectedError(f"{error}, and nobody is known to ask; try again in a moment")
+            raise RebalanceExpectedError(f"{error}, and the right worker is unknown; try again in a moment")
         self._protection.check_target(error.url)
         parameters = [(k, v) for k, v in request.query_params.multi_items() if k != "forward"]
         target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
-        # Callers at the Unix socket have no credentials; the socket's mode has admitted them.
+        # Callers on the Unix socket have no credentials: the socket's mode has admitted them.
         given = {name: request.headers[name] for name in _SENT if name in request.headers}
         try:
             answer = await self._client.request(
@@ -61,10 +70,14 @@ class OtherWorkers:
                 timeout=timeout_s,
             )
         except httpx.ConnectError as failed:
-            raise UnreachableError(f"the worker at {error.url}, which does this, does not answer: {failed}") from None
+            raise UnreachableError(
+                f"the worker at {error.url}, which must handle this, does not answer: {failed}"
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as failed:
             reason = str(failed) or type(failed).__name__
-            raise ConnectError(f"the worker at {error.url}, which does this, does not answer: {reason}") from None
+            raise ConnectError(
+                f"the worker at {error.url}, which must handle this, does not answer: {reason}"
+            ) from None
         return Response(
             answer.content,
             answer.status_code,

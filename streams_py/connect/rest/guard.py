@@ -1,8 +1,8 @@
-"""What no request may do, whatever it asks for: come from a web page that its user happens to look at.
+"""Refuses requests from web pages that a user of the REST interface happens to visit.
 
-The interface has no authentication. On loopback the machine's own users are trusted, but a browser there runs pages of
-strangers, and such a page may post to any address: its ``Origin`` tells. What such a page could read, after a change of
-its own name's address in DNS, the service refuses by the name (:mod:`streams_py.http.hosts`).
+Without authentication, all users of the host are trusted on loopback. But a browser there runs pages of strangers, and
+such a page can post to any address. Its ``Origin`` header reveals it. A page can also change its own name's address in
+DNS, to read responses. The service refuses such requests by host name (:mod:`streams_py.http.hosts`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 __all__ = ["MAX_BODY_BYTES", "RequestGuard"]
 
 MAX_BODY_BYTES: Final = 16 * 2**20
-"""Configurations of some ten thousand tasks, which workers send their leader at once, fit."""
+"""Size limit of request bodies.
+
+The task configurations of some ten thousand tasks, in one request, are smaller.
+"""
 
 _READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class RequestGuard:
-    """Around the application."""
+    """Middleware that answers with 403 if a web page of another origin requests a change."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,7 +40,7 @@ class RequestGuard:
                 and scope["method"] not in _READ_ONLY
                 and urlsplit(origin).netloc.lower() != host.lower()
             ):
-                message = f"a page of {origin!r:.200} may change nothing here"
+                message = f"pages of {origin!r:.200} may not change anything here"
                 answer = JSONResponse({"error_code": 403, "message": message}, 403)
                 return await answer(scope, receive, send)
         return await self._app(scope, receive, send)

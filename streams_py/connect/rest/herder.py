@@ -1,7 +1,9 @@
-"""What the REST interface needs of a worker. Every method may be called on any thread, and may wait.
+"""The interface between the REST application and its worker.
 
-Methods raise :mod:`streams_py.connect.errors`: NotFoundError for unknown connectors and tasks, NotLeaderError with the
-URL of the worker to ask instead, RebalanceExpectedError when the same may work in a moment.
+Every method may be called on any thread, and may wait.
+
+Methods raise errors of :mod:`streams_py.connect.errors`: NotFoundError for unknown connectors and tasks, NotLeaderError
+with the URL of the right worker, RebalanceExpectedError if the request may succeed in a moment.
 """
 
 from __future__ import annotations
@@ -18,25 +20,25 @@ __all__ = ["ConnectorStatusView", "JobStatusView", "RestHerder", "SessionKeyView
 
 
 class JobStatusView(Protocol):
-    """What became of a connector's instance or a task."""
+    """The status of a connector or a task."""
 
     @property
     def state(self) -> Enum:
-        """Its value is what users see: ``RUNNING``, ``FAILED``, ..."""
+        """The state. Its value is for users: ``RUNNING``, ``FAILED``, ..."""
         ...
 
     @property
     def worker_id(self) -> str: ...
     @property
     def trace(self) -> str | None:
-        """Traceback of a job that has failed; None for others."""
+        """Traceback of a failed job. None for other jobs."""
         ...
 
 
 class ConnectorStatusView(Protocol):
     @property
     def connector(self) -> JobStatusView | None:
-        """None before its first status."""
+        """Status of the connector itself, or None before its first status."""
         ...
 
     @property
@@ -46,38 +48,41 @@ class ConnectorStatusView(Protocol):
 class SessionKeyView(Protocol):
     @property
     def key(self) -> str:
-        """The session key that signs requests among workers, in base64."""
+        """The session key for signatures of requests between workers, in base64."""
         ...
 
 
 class RestHerder(Protocol):
-    """What the REST interface asks of its worker."""
+    """The methods of a worker that the REST interface uses."""
 
     # -- the worker itself ---------------------------------------------------------------------------------------------
 
     def cluster_id(self) -> str | None:
-        """Of the Kafka cluster; None when it has none."""
+        """Return the id of the Kafka cluster, or None if it has no id."""
         ...
 
     def is_ready(self) -> bool:
-        """Whether the topics are read and the worker is in its group. Does not wait. Raises EndedError."""
+        """Whether the topics have been read and the worker is in its group.
+
+        Does not wait. Raises EndedError.
+        """
         ...
 
     def ping(self) -> None:
-        """Return once the herder's thread has answered."""
+        """Return when the herder's thread has answered."""
         ...
 
     def signs_requests(self) -> bool:
-        """Whether the group's protocol wants requests between workers signed."""
+        """Whether the group's protocol requires signatures of requests between workers."""
         ...
 
     @property
     def session_key(self) -> SessionKeyView | None:
-        """The group's key; None while none is known."""
+        """The group's session key, or None if it is unknown."""
         ...
 
     def metrics(self) -> Mapping[str, Mapping[str, int | str]]:
-        """Figures of this worker, by their group."""
+        """Return metrics of this worker, by metric group."""
         ...
 
     # -- any worker ----------------------------------------------------------------------------------------------------
@@ -85,17 +90,17 @@ class RestHerder(Protocol):
     def connectors(self) -> Sequence[str]: ...
     def config(self, name: str) -> Mapping[str, str]: ...
     def shown(self, name: str, config: Mapping[str, str]) -> Mapping[str, str]:
-        """A configuration of a connector, or of one of its tasks, as it may be seen."""
+        """Return a configuration of a connector or task without its secrets."""
         ...
 
     def kind(self, name: str) -> str:
-        """``source``, ``sink`` or ``unknown``."""
+        """Return ``source``, ``sink`` or ``unknown``."""
         ...
 
     def task_configs(self, name: str) -> Sequence[Mapping[str, str]]: ...
     def status(self, name: str) -> ConnectorStatusView: ...
     def offsets(self, name: str) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """(partition, offset) of a connector."""
+        """Return (partition, offset) pairs of a connector."""
         ...
 
     def pause_connector(self, name: str) -> None: ...
@@ -104,30 +109,33 @@ class RestHerder(Protocol):
     # -- the leader ----------------------------------------------------------------------------------------------------
 
     def create_connector(self, name: str, config: Mapping[str, str], state: TargetState | None) -> None:
-        """Raises AlreadyExistsError, BadRequestError."""
+        """Create a connector. Raises AlreadyExistsError, BadRequestError."""
         ...
 
     def put_connector(self, name: str, config: Mapping[str, str]) -> bool:
-        """Create or change; True when it is new. Raises BadRequestError."""
+        """Create or change a connector. Returns whether it is new. Raises BadRequestError."""
         ...
 
     def delete_connector(self, name: str) -> None: ...
     def stop_connector(self, name: str) -> None: ...
     def alter_offsets(self, name: str, changes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> bool:
-        """Change offsets of a stopped connector; True when it changed some of its own, too. Raises BadRequestError."""
+        """Change offsets of a stopped connector. Raises BadRequestError.
+
+        Returns whether the connector has also changed offsets that it keeps outside Kafka.
+        """
         ...
 
     def reset_offsets(self, name: str) -> bool:
-        """Remove all offsets of a stopped connector; as :meth:`alter_offsets`."""
+        """Remove all offsets of a stopped connector. Returns and raises like :meth:`alter_offsets`."""
         ...
 
     def restart_connector(self, name: str, *, include_tasks: bool, only_failed: bool) -> None: ...
     def group(self) -> GroupView:
-        """All workers and what they run."""
+        """Return all workers and their jobs."""
         ...
 
     def put_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
-        """Task configurations from the worker that runs the connector."""
+        """Store task configurations from the worker that runs the connector."""
         ...
 
     # -- the owner -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Where the REST interface listens: ``listeners`` of a worker.
+"""The addresses of the REST interface: ``listeners`` of a worker.
 
-At most one address of a network, which other workers of the group use, and at most one Unix socket for users of the
-host. Who may use the socket is decided by its mode.
+A worker listens on at most one network address, which other workers of the group use, and on at most one Unix socket
+for users of the host. The mode of the socket decides who may use it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ _EXPECTED: Final = "expected http://host:port, https://host:port or unix:/path, 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """``scheme`` is ``http`` or ``https``. ``address`` is (host, port), None without a listener of a network.
-    ``unix`` is the path of a Unix socket."""
+    """The parsed listeners.
+
+    Attributes:
+        scheme: ``http`` or ``https``.
+        address: (host, port), or None without a network listener.
+        unix: Path of a Unix socket, or None.
+    """
 
     scheme: str
     address: tuple[str, int] | None
@@ -28,7 +33,7 @@ class Listeners:
 
     @classmethod
     def parse(cls, text: str) -> Listeners:
-        """Read ``listeners``. Raises ValueError."""
+        """Parse ``listeners``. Raises ValueError."""
         scheme, address, unix = "http", None, None
         for one in filter(None, map(str.strip, text.split(","))):
             split = urlsplit(one)
@@ -45,7 +50,7 @@ class Listeners:
 
 
 def socket_mode(text: str) -> int:
-    """Read ``rest.unix.socket.mode``, which is octal as for chmod. Raises ValueError."""
+    """Parse ``rest.unix.socket.mode``, an octal number as for chmod. Raises ValueError."""
     if not re.fullmatch(r"0?[0-7]{3}", text):
         raise ValueError("expected an octal mode such as 0600 or 0660")
     return int(text, 8)

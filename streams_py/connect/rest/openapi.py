@@ -1,4 +1,4 @@
-"""The table of what the REST interface answers, and the table as an OpenAPI 3.1 document and as a page."""
+"""The table of all REST endpoints, also as an OpenAPI 3.1 document and as an HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _Body = Literal["new connector", "config", "patch", "task configs", "offsets"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``operation`` is the method of :class:`~streams_py.connect.rest.app.RestApi`; ``answers`` by status."""
+    """One endpoint. ``operation`` is a method of :class:`~streams_py.connect.rest.app.RestApi`.
+
+    ``answers`` describes the responses by status.
+    """
 
     method: Method
     path: str
@@ -28,21 +31,21 @@ class Endpoint:
 _C: Final = "/connectors/{name}"
 
 ENDPOINTS: Final = (
-    Endpoint("GET", "/", "root", "Version, and the Kafka cluster", {200: "version, commit, kafka_cluster_id"}),
-    Endpoint("GET", "/health", "health", "Whether the worker works", {200: "healthy", 503: "starting", 500: "not"}),
+    Endpoint("GET", "/", "root", "Version and Kafka cluster", {200: "version, commit, kafka_cluster_id"}),
+    Endpoint("GET", "/health", "health", "Health of the worker", {200: "healthy", 503: "starting", 500: "unhealthy"}),
     Endpoint("GET", "/openapi.json", "openapi", "This document", {200: "OpenAPI 3.1"}),
     Endpoint("GET", "/docs", "docs", "This document as a page", {200: "HTML"}),
-    Endpoint("GET", "/metrics", "metrics", "Figures of this worker (ours)", {200: "figures by their group"}),
-    Endpoint("GET", "/workers", "workers", "Who lists and runs what, and what runs nowhere (ours)",
-             {200: "the group as its leader sees it"}),
-    Endpoint("GET", "/connectors", "list_connectors", "Names; more with expand=status, expand=info", {200: "a list"},
+    Endpoint("GET", "/metrics", "metrics", "Metrics of this worker (not in Kafka Connect)", {200: "metrics by group"}),
+    Endpoint("GET", "/workers", "workers", "Jobs of each worker, and jobs without a worker (not in Kafka Connect)",
+             {200: "the group, as seen by its leader"}),
+    Endpoint("GET", "/connectors", "list_connectors", "Names; details with expand=status, expand=info", {200: "a list"},
              parameters=("expand",)),
     Endpoint("POST", "/connectors", "create_connector", "Create a connector",
-             {201: "created", 400: "what is wrong", 409: "it exists"}, "new connector"),
+             {201: "created", 400: "what is wrong", 409: "exists already"}, "new connector"),
     Endpoint("GET", _C, "get_connector", "Configuration and tasks", {200: "the connector"}),
-    Endpoint("DELETE", _C, "delete_connector", "Delete it", {204: "deleted"}),
+    Endpoint("DELETE", _C, "delete_connector", "Delete the connector", {204: "deleted"}),
     Endpoint("GET", f"{_C}/config", "get_config", "Configuration", {200: "keys and values"}),
-    Endpoint("PUT", f"{_C}/config", "put_config", "Create it, or replace its configuration",
+    Endpoint("PUT", f"{_C}/config", "put_config", "Create the connector, or replace its configuration",
              {200: "changed", 201: "created", 400: "what is wrong"}, "config"),
     Endpoint("PATCH", f"{_C}/config", "patch_config", "Change some keys; null removes one",
              {200: "changed", 400: "what is wrong"}, "patch"),
@@ -53,14 +56,14 @@ ENDPOINTS: Final = (
              {200: "changed", 400: "what is wrong, or not stopped"}, "offsets"),
     Endpoint("DELETE", f"{_C}/offsets", "reset_offsets", "Remove all offsets of a stopped connector",
              {200: "removed", 400: "not stopped"}),
-    Endpoint("PUT", f"{_C}/pause", "pause", "Pause it and its tasks", {202: "asked for"}),
-    Endpoint("PUT", f"{_C}/resume", "resume", "Go on after a pause or a stop", {202: "asked for"}),
-    Endpoint("PUT", f"{_C}/stop", "stop", "Stop it: it keeps its configuration, and has no tasks", {204: "stopped"}),
-    Endpoint("POST", f"{_C}/restart", "restart", "Restart its instance, its tasks, or those that failed",
-             {204: "asked for", 202: "asked for; the status"}, parameters=("includeTasks", "onlyFailed")),
+    Endpoint("PUT", f"{_C}/pause", "pause", "Pause the connector and its tasks", {202: "accepted"}),
+    Endpoint("PUT", f"{_C}/resume", "resume", "Resume after a pause or a stop", {202: "accepted"}),
+    Endpoint("PUT", f"{_C}/stop", "stop", "Stop the connector; it keeps its configuration", {204: "stopped"}),
+    Endpoint("POST", f"{_C}/restart", "restart", "Restart the connector, its tasks, or failed ones",
+             {204: "accepted", 202: "accepted; the status"}, parameters=("includeTasks", "onlyFailed")),
     Endpoint("GET", f"{_C}/tasks", "get_tasks", "Tasks and their configurations", {200: "tasks"}),
     Endpoint("POST", f"{_C}/tasks", "put_tasks", "For workers: task configurations, signed",
-             {204: "written", 400: "not signed", 403: "signed with another key", 503: "no key is known yet"},
+             {204: "written", 400: "not signed", 403: "signed with another key", 503: "the key is not known yet"},
              "task configs"),
     Endpoint("GET", f"{_C}/tasks/{{task}}/status", "get_task_status", "State of a task", {200: "the state"}),
     Endpoint("POST", f"{_C}/tasks/{{task}}/restart", "restart_task", "Restart a task", {204: "restarted"}),
@@ -111,7 +114,7 @@ _ERROR: Final = {
 
 
 def document() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document."""
     from streams_py import __version__
 
     paths: dict[str, dict[str, Any]] = {}
@@ -134,7 +137,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     parameters += [{"name": n, "in": "query", "schema": _PARAMETERS[n]} for n in endpoint.parameters]
     answers: dict[str, Any] = {str(status): {"description": said} for status, said in endpoint.answers.items()}
     if in_path:
-        answers.setdefault("404", {"description": "no such connector or task"})
+        answers.setdefault("404", {"description": "unknown connector or task"})
     answers["default"] = {
         "description": "an error; 409 while the workers rebalance",
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -148,7 +151,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def page() -> str:
-    """HTML without anything from elsewhere."""
+    """Return the HTML page, which loads nothing from other hosts."""
     rows = "".join(
         f"<tr><td>{e.method}<td><code>{html.escape(e.path)}</code><td>{html.escape(e.summary)}"
         f"<td>{html.escape(', '.join(f'{status} {said}' for status, said in e.answers.items()))}</tr>\n"

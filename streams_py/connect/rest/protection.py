@@ -1,8 +1,8 @@
-"""TLS and credentials of the REST interface, and of the requests that workers send each other.
+"""TLS and credentials of the REST interface and of requests between workers.
 
-The keys are Kafka Connect's: ``listeners.https.ssl.*``, or ``ssl.*`` when there is none of the former. The certificate
-of the listener is also the client certificate of a worker's own requests, and the trust store decides both about
-callers (``ssl.client.auth``) and about other workers. Stores are PEM files, or PEM text in the settings.
+The keys are Kafka Connect's: ``listeners.https.ssl.*``, or ``ssl.*`` without such keys. The listener's
+certificate is also the client certificate of a worker's own requests. The trust store is used for callers
+(``ssl.client.auth``) and for other workers. Stores are PEM files, or PEM text in the settings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _MODES: Final[Mapping[str, ssl.VerifyMode]] = {
 
 @dataclass(frozen=True, slots=True)
 class RestProtection:
-    """``server`` and ``client`` are None without an https listener, ``credentials`` without basic authentication."""
+    """TLS contexts and credentials.
+
+    ``server`` and ``client`` are None without an https listener, ``credentials`` without basic authentication.
+    """
 
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
@@ -44,13 +47,13 @@ class RestProtection:
         """Read files and settings.
 
         Args:
-            scheme: Of the listener, ``http`` or ``https``.
+            scheme: Scheme of the listener, ``http`` or ``https``.
             listener: Settings with the prefix ``listeners.https.``, and ``ssl.client.auth``.
             shared: ``ssl.*`` of the worker, which Kafka clients use as well.
             credentials: The file with users and passwords.
 
         Raises:
-            ConfigError: A setting cannot be followed, or asks for TLS of a listener that has none.
+            ConfigError: A setting is not valid, or requires TLS although the listener has no TLS.
         """
         users = None if credentials is None else Credentials.read(credentials)
         refuse_without_https(scheme, listener)
@@ -72,18 +75,20 @@ class RestProtection:
             raise ConfigError(f"{prefix}{error}", key=f"{prefix}{error.key}") from None
 
     def own_headers(self) -> dict[str, str]:
-        """Headers of a request that a worker makes itself."""
+        """Return headers for a worker's own requests."""
         return {} if self.credentials is None else {"Authorization": self.credentials.header}
 
     def check_target(self, url: str) -> None:
-        """ConnectError when a request of a worker with TLS would be sent in clear text. Members of the group say where
-        other workers are, and the request may have credentials."""
+        """Raise ConnectError if a worker with TLS would send a request in clear text.
+
+        Members of the group give the URLs of other workers, and the request may contain credentials.
+        """
         if self.client is not None and not url.lower().startswith("https://"):
             raise ConnectError(f"the worker at {url} has no https listener, but this one has; use https on all workers")
 
 
 def refuse_without_https(scheme: str, listener: Mapping[str, str]) -> None:
-    """ConfigError for settings of TLS without a listener that has TLS."""
+    """Raise ConfigError for TLS settings without a TLS listener."""
     if scheme != "https" and listener:
         key = min(listener)
-        raise ConfigError(f"{key} asks for TLS, but no listener in listeners is https; add one", key=key)
+        raise ConfigError(f"{key} requires TLS, but listeners has no https listener; add one", key=key)

@@ -1,4 +1,7 @@
-"""Request bodies and parameters, checked. Everything here raises an error that names what is wrong, with its status."""
+"""Checked request bodies and parameters.
+
+Functions here raise an error that names what is wrong, with its status.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +34,20 @@ _INITIAL_STATES: dict[str, TargetState] = {
 
 
 class UnsupportedMediaTypeError(ConnectError):
-    """The body is not said to be JSON."""
+    """The content type of the body is not JSON."""
 
     status: ClassVar[int] = 415
 
 
 def json_of(body: bytes, content_type: str | None) -> Any:
-    """The body. Browsers can send other types across sites without asking, so the type is not guessed."""
+    """Return the decoded body.
+
+    The type must be given: browsers can send other types to other sites without permission.
+    """
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise UnsupportedMediaTypeError(
-            f"the body must be JSON, with the header 'Content-Type: application/json' (it is {kind or 'missing'})"
+            f"the body must be JSON, with the header 'Content-Type: application/json' (got {kind or 'no type'})"
         )
     try:
         return loads_foreign(body)
@@ -50,15 +56,15 @@ def json_of(body: bytes, content_type: str | None) -> Any:
 
 
 def config_of(content: Any, name: str, *, where: str = "the body") -> dict[str, str]:
-    """A connector's configuration, with its name in it."""
+    """Return a connector's configuration, including its name."""
     config = {key: _text(key, value) for key, value in _object(content, where).items()}
     if config.setdefault("name", name) != name:
-        raise BadRequestError(f"name is {config['name']!r} in the configuration, and {name!r} in the request")
+        raise BadRequestError(f"name is {config['name']!r} in the configuration, but {name!r} in the request")
     return config
 
 
 def patch_of(content: Any, name: str) -> dict[str, str | None]:
-    """Changes of a configuration; None removes a key."""
+    """Return changes of a configuration. None removes a key."""
     patch = {k: None if v is None else _text(k, v) for k, v in _object(content, "the body").items()}
     if patch.get("name", name) != name:
         raise BadRequestError(f"the name of connector {name!r} cannot be changed")
@@ -66,7 +72,7 @@ def patch_of(content: Any, name: str) -> dict[str, str | None]:
 
 
 def task_configs_of(content: Any) -> list[dict[str, str]]:
-    """A list of configurations."""
+    """Return a list of task configurations."""
     if not isinstance(content, list):
         raise BadRequestError("the body must be a JSON list of task configurations")
     return [
@@ -76,7 +82,10 @@ def task_configs_of(content: Any) -> list[dict[str, str]]:
 
 
 def offsets_of(content: Any) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """The body of ``PATCH .../offsets``: (partition, offset) pairs; None removes an offset."""
+    """Return the body of ``PATCH .../offsets``: (partition, offset) pairs.
+
+    None removes an offset.
+    """
     fields = _object(content, "the body")
     entries = fields.get("offsets")
     if not isinstance(entries, list) or not entries or fields.keys() - {"offsets"}:
@@ -85,10 +94,10 @@ def offsets_of(content: Any) -> list[tuple[dict[str, Any], dict[str, Any] | None
     for number, entry in enumerate(entries):
         given = _object(entry, f"offsets[{number}]")
         if given.keys() != {"partition", "offset"}:
-            raise BadRequestError(f"offsets[{number}] must have partition and offset")
+            raise BadRequestError(f"offsets[{number}] must have the fields partition and offset")
         partition, offset = _object(given["partition"], f"offsets[{number}].partition"), given["offset"]
         if any(partition == known for known, _ in changes):
-            raise BadRequestError(f"offsets[{number}] has a partition that was given before")
+            raise BadRequestError(f"offsets[{number}] repeats a partition")
         changes.append((partition, None if offset is None else _object(offset, f"offsets[{number}].offset")))
     return changes
 
@@ -106,7 +115,7 @@ class NewConnector:
         fields = _object(content, "the body")
         unknown = sorted(fields.keys() - {"name", "config", "initial_state"})
         if unknown:
-            raise BadRequestError(f"{unknown[0]!r} is not known here; the body has name, config and initial_state")
+            raise BadRequestError(f"{unknown[0]!r} is not a field; the body has name, config and initial_state")
         missing = [key for key in ("name", "config") if fields.get(key) is None]
         if missing:
             raise BadRequestError(f'{missing[0]} is missing; the body is {{"name": "...", "config": {{...}}}}')
@@ -122,16 +131,19 @@ class NewConnector:
 
 
 def checked_name(name: str) -> str:
-    """A name that can stand in a path, and in a line of a log."""
+    """Return a name that is valid in a URL path and in a line of a log.
+
+    Raises BadRequestError for others.
+    """
     if not name or "/" in name or name in (".", "..") or printable(name) != name or "\t" in name:
         raise BadRequestError(
-            f"connector name {name[:100]!r} is empty, '.' or '..', or has a slash or control character: choose another"
+            f"connector name {name[:100]!r} is empty, '.' or '..', or has a slash or control character; choose another"
         )
     return name
 
 
 def flag(parameters: Mapping[str, str], key: str) -> bool:
-    """A query parameter that is ``true`` or ``false`` (the default)."""
+    """Return a query parameter that is ``true`` or ``false`` (the default)."""
     value = parameters.get(key, "false").lower()
     if value not in ("true", "false"):
         raise BadRequestError(f"{key}={value} must be true or false")
@@ -149,4 +161,4 @@ def _text(key: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise BadRequestError(f"the value of {key!r} must be text (numbers and booleans are turned into it)")
+    raise BadRequestError(f"the value of {key!r} must be text (numbers and booleans are converted)")

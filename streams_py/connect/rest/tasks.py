@@ -1,4 +1,4 @@
-"""Gives the task configurations of a connector to the leader."""
+"""Sends the task configurations of a connector to the leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _ROTATION_S: Final = 60.0
 
 
 class TaskConfigSender:
-    """Not thread-safe: one thread forwards. ``protection``: TLS and credentials. ``transport`` is for tests."""
+    """Sends task configurations. Not thread-safe: one thread forwards.
+
+    ``protection`` is TLS and credentials. ``transport`` is for tests.
+    """
 
     def __init__(
         self,
@@ -39,14 +42,18 @@ class TaskConfigSender:
         self._first_refused_s: dict[str, float] = {}
 
     def send(self, url: str, name: str, configs: Sequence[Mapping[str, str]], key: str | None) -> None:
-        """To the worker at ``url``, signed if there is a key (base64). Returns when they are written.
+        """Send to the worker at ``url``, signed if there is a key (base64).
 
-        Raises RebalanceExpectedError for what passes by itself: a rebalance, or keys being rotated for up to a minute;
-        otherwise ConnectError.
+        Returns when the leader has stored them.
+
+        Raises:
+            RebalanceExpectedError: The error disappears without action: a rebalance, or a key rotation of up to a
+                minute.
+            ConnectError: Any other error.
         """
         body = json.dumps([dict(config) for config in configs]).encode()
         self._protection.check_target(url)
-        # A signature says more than a password, and tells nothing to whoever calls itself the leader.
+        # A signature proves more than a password, and reveals nothing to a worker that pretends to be the leader.
         proof = sign(key, body) if key is not None else self._protection.own_headers()
         headers = {"Content-Type": "application/json"} | proof
         target = f"{url.rstrip('/')}/connectors/{quote(name, safe='')}/tasks"
@@ -57,12 +64,12 @@ class TaskConfigSender:
         if answer.status_code == 403:
             first_s = self._first_refused_s.setdefault(name, self._clock())
             if self._clock() - first_s < _ROTATION_S:
-                _log.debug("%s: the leader at %s knows another session key; trying again", name, url)
-                raise RebalanceExpectedError(f"the leader at {url} knows another session key")
+                _log.debug("%s: the leader at %s has another session key; retrying", name, url)
+                raise RebalanceExpectedError(f"the leader at {url} has another session key")
         else:
             self._first_refused_s.pop(name, None)
         if answer.status_code in (409, 503):
-            raise RebalanceExpectedError(f"the leader at {url} cannot do it now: {_message(answer)}")
+            raise RebalanceExpectedError(f"the leader at {url} cannot store the tasks now: {_message(answer)}")
         if not answer.is_success:
             raise ConnectError(f"the leader at {url} answered {answer.status_code}: {_message(answer)}")
 

@@ -1,1 +1,1 @@
-"""The three compacted topics of a group of workers, in Kafka Connect's formats: configs, offsets and statuses."""
+"""The three compacted topics of a worker group, in Kafka Connect's formats."""

@@ -1,6 +1,8 @@
-"""The config topic: what is to run. Formats and reading rules of Kafka's ``KafkaConfigBackingStore``.
+"""The config topic: the connectors and tasks to run.
 
-:class:`ConfigTable` reads records; :class:`ConfigStore` adds the topic, and writes.
+Formats and rules are those of ``KafkaConfigBackingStore``.
+
+:class:`ConfigTable` processes records. :class:`ConfigStore` reads and writes the topic.
 """
 
 from __future__ import annotations
@@ -40,11 +42,14 @@ _log = logging.getLogger("streams_py.connect")
 
 _WRITE_BUDGET_S = 30.0
 _TASKS_MAX = 1_000_000
-"""Of a connector. Memory for each task is needed before its configuration is known."""
+"""Maximum number of tasks of a connector.
+
+Each task takes memory before its configuration is known.
+"""
 
 
 class TargetState(Enum):
-    """What a connector and its tasks are meant to be."""
+    """The requested state of a connector and its tasks."""
 
     STARTED = "STARTED"
     PAUSED = "PAUSED"
@@ -53,7 +58,7 @@ class TargetState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """The group's key for requests between workers; ``created_ms`` since the epoch."""
+    """The group's key for requests between workers. ``created_ms`` is since the epoch."""
 
     key: str = field(repr=False)
     algorithm: str
@@ -62,7 +67,10 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """Restart a connector's instance, and its tasks when ``include_tasks``; failed ones only when ``only_failed``."""
+    """A request to restart a connector.
+
+    ``include_tasks`` also restarts its tasks. ``only_failed`` restarts failed jobs only.
+    """
 
     connector: str
     include_tasks: bool
@@ -95,8 +103,18 @@ ConfigChange = ConnectorUpdated | ConnectorRemoved | TasksUpdated | TargetStateC
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """The config topic up to ``offset`` (-1: nothing read). ``applied`` has each connector's configuration as it was
-    when its tasks were last committed; ``inconsistent`` those whose task set is incomplete."""
+    """The content of the config topic.
+
+    Attributes:
+        offset: The topic has been read up to this offset. -1: nothing read.
+        connectors: Configuration of each connector.
+        tasks: Configuration of each task.
+        task_counts: Number of tasks of each connector.
+        target_states: Requested state of each connector.
+        applied: Configuration of each connector when its tasks were last committed.
+        inconsistent: Connectors whose task set is incomplete.
+        session_key: Key for requests between workers.
+    """
 
     offset: int = -1
     connectors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -108,7 +126,7 @@ class Configs:
     session_key: SessionKey | None = None
 
     def task_configs(self, name: str) -> list[Mapping[str, str]]:
-        """Of all tasks of a connector; none while they are inconsistent."""
+        """Return the configurations of all tasks of a connector. Empty while they are inconsistent."""
         if name in self.inconsistent:
             return []
         return [self.tasks[TaskId(name, n)] for n in range(self.task_counts.get(name, 0))]
@@ -118,7 +136,7 @@ class Configs:
 
     @property
     def group_view(self) -> ConfigSnapshot:
-        """What the assignor needs."""
+        """The part of the content that the assignor needs."""
         counts = {name: self.task_counts.get(name, 0) for name in self.connectors}
         return ConfigSnapshot(self.offset, counts, self.inconsistent)
 
@@ -135,8 +153,10 @@ class ConfigTable:
         self._applied: dict[str, dict[str, str]] = {}
         self._pending: dict[str, dict[int, dict[str, str]]] = {}
         self._early: dict[str, tuple[int, dict[int, dict[str, str]]]] = {}
-        """Committed tasks of connectors whose record has not been read yet. A connector that is written again comes
-        behind its tasks once the topic has been compacted."""
+        """Committed tasks of connectors whose record has not been read yet.
+
+        After compaction, the record of a connector that was written again comes after its tasks.
+        """
         self._inconsistent: set[str] = set()
         self._session_key: SessionKey | None = None
 
@@ -153,18 +173,21 @@ class ConfigTable:
         )
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> ConfigChange | None:
-        """What a record changes. One that is no JSON is skipped and does not count as read."""
+        """Apply a record and return the change.
+
+        A record that is not JSON is skipped, without a new offset.
+        """
         try:
             content = None if value is None else loads_foreign(value)
             text = (key or b"").decode()
         except ValueError:
-            _log.error("the config record at offset %d is no JSON, and is ignored", offset)
+            _log.error("the config record at offset %d is not JSON; ignoring it", offset)
             return None
         self._offset = offset + 1
         try:
             return self._dispatch(text, content)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
-            _log.error("the config record %s at offset %d cannot be used, and is ignored: %r", text, offset, error)
+            _log.error("the config record %s at offset %d is not valid; ignoring it: %r", text, offset, error)
             return None
 
     def _dispatch(self, key: str, content: Any) -> ConfigChange | None:
@@ -184,13 +207,13 @@ class ConfigTable:
                 )
             return self._session_key
         if not key.startswith(("tasks-fencing-", "logger-cluster-")):
-            _log.warning("the config record with the key %r is not known, and is ignored", key)
+            _log.warning("unknown key %r of a config record; ignoring it", key)
         return None
 
     def _target_state(self, name: str, content: Any) -> ConfigChange | None:
         if content is None:
             self._states.pop(name, None)
-            return None  # the connector goes, too
+            return None  # the connector is deleted as well
         state = TargetState(content["state.v2"] if content.get("state.v2") is not None else content["state"])
         before = self._states.get(name)
         self._states[name] = state
@@ -206,7 +229,7 @@ class ConfigTable:
         self._connectors[name] = _strings(content["properties"])
         self._states.setdefault(name, TargetState.STARTED)
         if name in self._early:
-            # `applied` stays unknown, so the connector's worker writes the tasks again if they should differ.
+            # `applied` remains unset, so the connector's worker writes the tasks again.
             self._replace_tasks(name, *self._early.pop(name))
         return ConnectorUpdated(name, is_new)
 
@@ -218,7 +241,7 @@ class ConfigTable:
     def _commit(self, name: str, content: Any) -> ConfigChange | None:
         if content is None:
             self._forget_tasks(name)
-            return None  # the connector has gone before
+            return None  # the connector was deleted before
         count = _whole(content["tasks"])
         pending = self._pending.pop(name, {})
         if name not in self._connectors:
@@ -230,10 +253,10 @@ class ConfigTable:
         return TasksUpdated(name)
 
     def _replace_tasks(self, name: str, count: int, configs: Mapping[int, dict[str, str]]) -> bool:
-        """False when a task has no configuration."""
+        """Replace a connector's tasks. Returns False if a task has no configuration."""
         self._counts[name] = count
         if not all(number in configs for number in range(count)):
-            _log.error("%s: not every one of its %d tasks has a configuration; none runs until there is", name, count)
+            _log.error("%s: some of its %d tasks have no configuration; no task runs until all have one", name, count)
             self._inconsistent.add(name)
             return False
         self._drop_tasks(name)
@@ -260,7 +283,10 @@ class ConfigTable:
 
 
 class ConfigStore:
-    """The topic. ``on_change`` is told of what happens after the first read, on the reader's thread."""
+    """The config topic.
+
+    Calls ``on_change`` for changes after the first read, on the reader's thread.
+    """
 
     def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog]) -> None:
         self._table = ConfigTable()
@@ -279,7 +305,7 @@ class ConfigStore:
         self._log.stop()
 
     def snapshot(self) -> Configs:
-        """The newest view; from memory."""
+        """Return the newest content, from memory."""
         with self._lock:
             return self._newest
 
@@ -294,8 +320,11 @@ class ConfigStore:
             self._write(f"connector-{name}", {"properties": dict(props)}, left)
 
     def remove_connector(self, name: str) -> None:
-        """Delete a connector and its tasks. Without the tasks' tombstones a later connector of this name would get them
-        once compaction has removed that of the connector."""
+        """Delete a connector and its tasks.
+
+        The tasks need tombstones of their own. Otherwise a later connector of this name would get these tasks, once
+        compaction has removed the connector's tombstone.
+        """
         count = self.snapshot().task_counts.get(name, 0)
         with self._writing() as left:
             self._write(f"connector-{name}", None, left)
@@ -304,7 +333,7 @@ class ConfigStore:
             self._log.write_all([(f"task-{name}-{number}".encode(), None) for number in range(count)], left())
 
     def put_tasks(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
-        """Replace all tasks of a connector; takes effect with the last record."""
+        """Replace all tasks of a connector. Takes effect with the last record."""
         with self._writing() as left:
             self._sync(left)
             records = [
@@ -330,7 +359,7 @@ class ConfigStore:
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], float]]:
-        """One operation: gives the time that is left, and ends with having read what was written."""
+        """Yield a function for the remaining time, and read the written records back at the end."""
         deadline = time.monotonic() + _WRITE_BUDGET_S
 
         def left() -> float:
@@ -348,7 +377,7 @@ class ConfigStore:
 
     def _read(self, record: RawRecord) -> None:
         change = self._table.apply(record.key(), record.value(), record.offset())
-        if self._on_change is None:  # still at the beginning: a copy for every record would be wasted
+        if self._on_change is None:  # during the first read, a copy per record would be wasted
             return
         with self._lock:
             self._newest = self._table.snapshot()
@@ -358,7 +387,7 @@ class ConfigStore:
 
 def _whole(number: Any) -> int:
     if type(number) is not int or not 0 <= number <= _TASKS_MAX:
-        raise ValueError(f"the number of a task, or of tasks, must be from 0 to {_TASKS_MAX}")
+        raise ValueError(f"a task number or task count must be from 0 to {_TASKS_MAX}")
     return number
 
 

@@ -1,4 +1,7 @@
-"""A compacted topic as a table: read from its beginning, then followed by a thread. Kafka's ``KafkaBasedLog``."""
+"""A compacted topic as a table: read from its beginning, then followed by a thread.
+
+Like Kafka's ``KafkaBasedLog``.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,11 @@ _LEADER_RETRY_S = 0.1
 def create_topic(
     clients: ConnectClients, admin: Admin, topic: str, *, partitions: int, replication: int, setting: str
 ) -> int:
-    """Create a compacted topic, or check the one there is; its number of partitions.
+    """Create a compacted topic, or check an existing one. Returns its number of partitions.
 
-    Raises ConfigError when it is not compacted: records that are deleted by their age would be forgotten settings.
+    Raises:
+        ConfigError: The topic is not compacted, so the broker would delete old records and lose settings.
+        BrokerUnavailableError: The topic cannot be created or described.
     """
     spec = TopicSpec(topic, partitions, replication, {"cleanup.policy": "compact"})
     failure = admin.create_topics([spec])[topic]
@@ -52,14 +57,20 @@ def create_topic(
 
 
 def _is_there(admin: Admin, topic: str) -> bool:
-    """Whoever may not create topics is told so also of those that exist."""
+    """Whether the topic exists.
+
+    A user without CREATE gets an authorization error even for existing topics.
+    """
     found = admin.describe_topics([topic])[topic]
     return not isinstance(found, AdminError) and bool(found)
 
 
 class TopicLog:
-    """``on_record`` gets every record in the order of its partition: while :meth:`start` reads to the end of the topic
-    on the caller's thread, later on a thread of its own."""
+    """Reads a topic and writes to it.
+
+    ``on_record`` gets every record, in the order of its partition. :meth:`start` calls it on the caller's thread until
+    the end of the topic. Afterwards a separate thread calls it.
+    """
 
     def __init__(
         self, clients: ConnectClients, admin: Admin, topic: str, client_id: str, on_record: Callable[[RawRecord], None]
@@ -77,7 +88,7 @@ class TopicLog:
         self._thread: threading.Thread | None = None
 
     def start(self, partitions: int, timeout_s: float = 60.0) -> None:
-        """Read to the end. Raises BrokerUnavailableError when that takes too long."""
+        """Read the topic to its end. Raises BrokerUnavailableError after the timeout."""
         self._consumer = self._clients.log_consumer(self._client_id)
         self._producer = self._clients.producer(self._client_id, {"linger.ms": "0"})
         self._partitions = [TopicPartition(self._topic, n) for n in range(partitions)]
@@ -86,18 +97,21 @@ class TopicLog:
         ends = self._ends(deadline)
         while not self._has_read(ends):
             if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{self._topic} could not be read to its end in {timeout_s:.0f} s")
+                raise BrokerUnavailableError(f"{self._topic} could not be read to its end within {timeout_s:.0f} s")
             self._read()
         self._thread = threading.Thread(target=self._follow, name=f"connect-log-{self._topic}", daemon=True)
         self._thread.start()
 
     def read_to_end(self, timeout_s: float) -> bool:
-        """Wait until everything that is in the topic now was passed on; False when that takes too long."""
+        """Wait until all present records of the topic are processed.
+
+        Returns False after the timeout.
+        """
         deadline = time.monotonic() + timeout_s
         try:
             ends = self._ends(deadline)
         except StreamsError as error:
-            _log.warning("the end of %s is not known: %s", self._topic, error)
+            _log.warning("cannot fetch the end offsets of %s: %s", self._topic, error)
             return False
         with self._changed:
             return self._changed.wait_for(
@@ -105,16 +119,19 @@ class TopicLog:
             )
 
     def send(self, key: bytes, value: bytes | None, on_delivery: Delivered) -> None:
-        """Queue a record; ``on_delivery`` may be called on any thread."""
+        """Queue a record. ``on_delivery`` may be called on any thread."""
         with self._sending:
             self._producer.send(self._topic, key, value, on_delivery)
 
     def write(self, key: bytes, value: bytes | None, timeout_s: float) -> None:
-        """Send and wait. Raises what went wrong, or TimeoutExceededError."""
+        """Send a record and wait. Raises the error of the send, or TimeoutExceededError."""
         self.write_all([(key, value)], timeout_s)
 
     def write_all(self, records: Collection[tuple[bytes, bytes | None]], timeout_s: float) -> None:
-        """Send and wait until all are acknowledged. Raises the first failure, or TimeoutExceededError."""
+        """Send records and wait until all are acknowledged.
+
+        Raises the first error, or TimeoutExceededError.
+        """
         failures: list[Exception] = []
         left = len(records)
         done = threading.Event()
@@ -134,17 +151,19 @@ class TopicLog:
             with self._sending:
                 self._producer.poll(0)
             if time.monotonic() > deadline:
-                raise TimeoutExceededError(f"{self._topic}: not every record was acknowledged in {timeout_s:.0f} s")
+                raise TimeoutExceededError(
+                    f"{self._topic}: some records were not acknowledged within {timeout_s:.0f} s"
+                )
         if failures:
             raise failures[0]
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait for what was sent; False when something still waits."""
+        """Wait for sent records. Returns False if some are still queued."""
         with self._sending:
             return self._producer.flush(int(timeout_s * 1000)) == 0
 
     def stop(self) -> None:
-        """End the thread and close the clients; also after a start that failed."""
+        """Stop the thread and close the clients. Also call it after a failed start."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -160,8 +179,8 @@ class TopicLog:
                 self._read()
                 with self._sending:
                     self._producer.poll(0)
-            except Exception as error:  # the worker's view would stand still for ever without this thread
-                _log.warning("reading %s failed, trying again: %s", self._topic, text_of(error))
+            except Exception as error:  # without this thread, the worker's view would never change again
+                _log.warning("reading %s failed; retrying: %s", self._topic, text_of(error))
                 self._stopping.wait(_RETRY_S)
 
     def _read(self) -> None:
@@ -170,7 +189,7 @@ class TopicLog:
             try:
                 self._on_record(record)
             except Exception:
-                _log.exception("%s: the record at %d cannot be used, and is skipped", self._topic, record.offset())
+                _log.exception("%s: the record at offset %d failed; skipping it", self._topic, record.offset())
         with self._changed:
             for partition in self._partitions:
                 position = self._consumer.position(partition)
@@ -182,7 +201,10 @@ class TopicLog:
         return all(end == 0 or self._positions.get(partition, -1) >= end for partition, end in ends.items())
 
     def _ends(self, deadline: float) -> dict[TopicPartition, int]:
-        """A topic that is new, or whose broker has just gone, has no leaders for a moment: asked again until then."""
+        """Fetch end offsets.
+
+        Retries, because new topics and topics of a failed broker have no leader for a moment.
+        """
         while True:
             found = self._admin.list_offsets(self._partitions)
             unknown = {partition: end for partition, end in found.items() if isinstance(end, AdminError)}
@@ -190,12 +212,12 @@ class TopicLog:
                 return {partition: end for partition, end in found.items() if not isinstance(end, AdminError)}
             if time.monotonic() > deadline or self._stopping.is_set():
                 partition, error = next(iter(unknown.items()))
-                raise BrokerUnavailableError(f"the end of {partition} is not known: {error.message}")
+                raise BrokerUnavailableError(f"cannot fetch the end offset of {partition}: {error.message}")
             time.sleep(_LEADER_RETRY_S)
 
 
 class LoggedStore(ABC):
-    """What a worker knows from a topic with keys of many connectors. Any thread may ask."""
+    """The content of a topic whose keys belong to many connectors. Thread-safe."""
 
     def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
         self._lock = threading.Lock()
@@ -203,13 +225,13 @@ class LoggedStore(ABC):
         self._log = make_log(self._read)
 
     def start(self) -> None:
-        """Read the topic to its end. Raises BrokerUnavailableError when that takes too long."""
+        """Read the topic to its end. Raises BrokerUnavailableError after the timeout."""
         self._log.start(self._partitions)
 
     def stop(self) -> None:
-        """Know nothing new any more; also after a start that failed."""
+        """Stop reading. Also call it after a failed start."""
         self._log.stop()
 
     @abstractmethod
     def _read(self, record: RawRecord) -> None:
-        """A record of the topic, in the order of its partition."""
+        """Process a record of the topic, in the order of its partition."""

@@ -1,4 +1,7 @@
-"""The offset topic: where source connectors are in their sources. Kafka's ``KafkaOffsetBackingStore``."""
+"""The offset topic: the positions of source connectors.
+
+Like Kafka's ``KafkaOffsetBackingStore``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _READ_S = 30.0
 
 
 def offset_key(connector: str, partition: JsonMap) -> bytes:
-    """``["connector",{source partition}]``, the same bytes for equal partitions."""
+    """Return the key ``["connector",{source partition}]``. Equal partitions give the same bytes."""
     return _text([connector, dict(partition)], connector)
 
 
@@ -42,28 +45,31 @@ class OffsetStore(LoggedStore):
         self._offsets: dict[bytes, dict[str, Any]] = {}
 
     def write(self, offsets: Mapping[bytes, JsonMap | None], timeout_s: float) -> None:
-        """Write offsets by :func:`offset_key`, and wait; None removes one. Raises TimeoutExceededError, or why it
-        failed."""
+        """Write offsets by :func:`offset_key`, and wait. None removes an offset.
+
+        Raises:
+            TimeoutExceededError: Not acknowledged in time. Other errors of the send propagate.
+        """
         records = [
             (key, None if offset is None else _text(dict(offset), key.decode())) for key, offset in offsets.items()
         ]
         self._log.write_all(records, timeout_s)
 
     def of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """(source partition, offset) of a connector, as far as it is read."""
+        """Return (source partition, offset) pairs of a connector, as far as the topic has been read."""
         with self._lock:
             entries = list(self._offsets.items())
         decoded = ((loads_foreign(key), offset) for key, offset in entries)
         return [(key[1], offset) for key, offset in decoded if key[0] == connector]
 
     def reader(self, connector: str) -> _Reader:
-        """What tasks get."""
+        """Return the reader for a connector's tasks."""
         return _Reader(self, connector)
 
     def find(self, keys: list[bytes]) -> list[dict[str, Any] | None]:
-        """Offsets by key, after reading to the end of the topic. Raises TimeoutExceededError."""
+        """Return offsets by key, after reading the topic to its end. Raises TimeoutExceededError."""
         if not self._log.read_to_end(_READ_S):
-            raise TimeoutExceededError(f"the offset topic could not be read to its end in {_READ_S:.0f} s")
+            raise TimeoutExceededError(f"the offset topic could not be read to its end within {_READ_S:.0f} s")
         with self._lock:
             return [None if (found := self._offsets.get(key)) is None else dict(found) for key in keys]
 
@@ -74,9 +80,14 @@ class OffsetStore(LoggedStore):
             canonical = offset_key(connector, partition)
             offset = None if value is None else loads_foreign(value)
             if offset is not None and not isinstance(offset, dict):
-                raise ValueError("the offset is no JSON object")
+                raise ValueError("the offset is not a JSON object")
         except (ValueError, TypeError, SerializationError) as error:
-            _log.warning("the offset record at %d-%d is ignored: %s", record.partition(), record.offset(), error)
+            _log.warning(
+                "the offset record at partition %d, offset %d is not valid; ignoring it: %s",
+                record.partition(),
+                record.offset(),
+                error,
+            )
             return
         with self._lock:
             if offset is None:
@@ -86,7 +97,7 @@ class OffsetStore(LoggedStore):
 
 
 class _Reader:
-    """An ``OffsetReader``."""
+    """The ``OffsetReader`` of a connector."""
 
     def __init__(self, store: OffsetStore, connector: str) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""The status topic: how every job is. Kafka's ``KafkaStatusBackingStore``."""
+"""The status topic: the state of every job. Like Kafka's ``KafkaStatusBackingStore``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Job", "JobState", "JobStatus", "StatusStore"]
 _log = logging.getLogger("streams_py.connect")
 
 Job: TypeAlias = "str | TaskId"
-"""A connector by its name, or a task."""
+"""A connector (its name) or a task."""
 
 _CONNECTOR = "status-connector-"
 _TASK = "status-task-"
@@ -29,7 +29,10 @@ _DIGITS_MAX = 9
 
 
 class JobState(Enum):
-    """STOPPED is for connectors only; DESTROYED is never stored."""
+    """The state of a job.
+
+    STOPPED is for connectors only. DESTROYED is never stored: it removes the status.
+    """
 
     UNASSIGNED = "UNASSIGNED"
     RUNNING = "RUNNING"
@@ -41,12 +44,15 @@ class JobState(Enum):
 
 
 _CAREFUL = (JobState.UNASSIGNED, JobState.FAILED)
-"""Written only when no newer status of another worker is known."""
+"""States that are written only if no newer status of another worker is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """``trace`` says why a job failed; ``generation`` is the group's when it was written."""
+    """A job's status.
+
+    ``trace`` is the error of a failed job. ``generation`` is the group's when it was written.
+    """
 
     state: JobState
     worker_id: str
@@ -55,7 +61,7 @@ class JobStatus:
 
 
 class StatusStore(LoggedStore):
-    """The newest status of every job that has one."""
+    """The newest status of every job."""
 
     def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
         super().__init__(make_log, partitions)
@@ -67,18 +73,18 @@ class StatusStore(LoggedStore):
             return self._known.get(job)
 
     def tasks_of(self, connector: str) -> dict[TaskId, JobStatus]:
-        """Known statuses of a connector's tasks, ascending."""
+        """Return known statuses of a connector's tasks, in ascending order."""
         with self._lock:
             found = {j: s for j, s in self._known.items() if isinstance(j, TaskId) and j.connector == connector}
         return dict(sorted(found.items()))
 
     def jobs(self) -> set[Job]:
-        """All with a status."""
+        """Return all jobs with a status."""
         with self._lock:
             return set(self._known)
 
     def put(self, job: Job, status: JobStatus) -> None:
-        """Queue a status; DESTROYED removes it. Not written when it is careful and outdated."""
+        """Queue a status. DESTROYED removes it. An outdated UNASSIGNED or FAILED is not written."""
         with self._lock:
             known = self._known.get(job)
             outdated = (
@@ -90,7 +96,7 @@ class StatusStore(LoggedStore):
         self._send(job, status, sequence)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until what was put is in the topic."""
+        """Wait until all queued statuses are in the topic."""
         return self._log.flush(timeout_s)
 
     def _send(self, job: Job, status: JobStatus, sequence: int) -> None:
@@ -99,7 +105,7 @@ class StatusStore(LoggedStore):
                 return
             with self._lock:
                 current = self._sequence.get(job) == sequence
-            _log.warning("the status %s of %s was not written: %s", status.state.value, job, error)
+            _log.warning("failed to write status %s of %s: %s", status.state.value, job, error)
             if current and getattr(error, "retriable", False):
                 threading.Thread(target=self._send, args=(job, status, sequence), daemon=True).start()
 
@@ -123,7 +129,7 @@ class StatusStore(LoggedStore):
                 None if content.get("trace") is None else str(content["trace"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            _log.warning("the status record of %s cannot be used: %r", job, error)
+            _log.warning("the status record of %s is not valid; ignoring it: %r", job, error)
             return
         with self._lock:
             known = self._known.get(job)
@@ -135,7 +141,7 @@ class StatusStore(LoggedStore):
                 and known.worker_id != status.worker_id
                 and known.generation >= status.generation
             )
-            if not late:  # its old owner says so after the new one has started it
+            if not late:  # the old worker writes UNASSIGNED after the new one has started the task
                 self._known[job] = status
 
 

@@ -1,1 +1,1 @@
-"""Jobs: a thread for each connector and each task, converters, and the loops of sources and sinks."""
+"""The threads of jobs: one thread for each connector and each task."""

@@ -1,4 +1,4 @@
-"""The thread of a connector: all calls of the plug-in's Connector come from it."""
+"""The thread of a connector. All calls of the plug-in's Connector come from this thread."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _STATES = {TargetState.PAUSED: JobState.PAUSED, TargetState.STOPPED: JobState.ST
 class ConnectorThread(JobThread):
     """Runs one connector.
 
-    ``props`` is its configuration, with placeholders. ``on_tasks`` gets the task configurations, whenever there may be
-    new ones: after a start, a resume, and when the connector asks.
+    ``props`` is its configuration, with placeholders. ``on_tasks`` receives the task configurations when they may have
+    changed: after a start, after a resume, and when the connector requests it.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class ConnectorThread(JobThread):
                     restore = self._policy.providers.restore
                     self._on_tasks(self.name, [restore(one, self._props, self._given) for one in tasks])
                 else:
-                    self._asked = False  # it is paused, and asked again when it starts
+                    self._asked = False  # paused: it gets the request again after its next start
         finally:
             self._stop_connector()
 
     def _wait(self) -> bool:
-        """For something to do; False when it is to stop."""
+        """Wait for work. Returns False when the thread must stop."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -116,16 +116,19 @@ class ConnectorThread(JobThread):
             connector.stop()
 
     def close(self) -> None:
-        """It has no clients."""
+        """Do nothing: a connector has no clients."""
 
 
 def task_props(connector: Connector, props: Mapping[str, str]) -> list[dict[str, str]]:
-    """The configurations of all tasks, with what the worker adds. Raises ConfigError when there are too many."""
+    """Return the configurations of all tasks, with the worker's additions.
+
+    ConfigError if there are too many.
+    """
     maximum = int(props.get("tasks.max", "1"))
     configs = connector.task_configs(maximum)
     if len(configs) > maximum and props.get("tasks.max.enforce", "true").lower() != "false":
         raise ConfigError(
-            f"{props.get('name')}: the connector asks for {len(configs)} tasks, and tasks.max is {maximum}",
+            f"{props.get('name')}: the connector requests {len(configs)} tasks, but tasks.max is {maximum}",
             key="tasks.max",
         )
     added = {key: props[key] for key in ("topics", "topics.regex") if key in props}

@@ -1,4 +1,4 @@
-"""The thread of a sink task: read, convert, put, and commit what the task says has arrived. At least once."""
+"""The thread of a sink task: read, convert, put, and commit offsets. At least once."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _POLL_MS = 200
 
 
 class SinkTaskThread(TaskThread):
-    """Runs one sink task; also its SinkTaskContext, and its consumer's listener."""
+    """Runs one sink task. Also its SinkTaskContext and its consumer's listener."""
 
     def __init__(self, start: TaskStart, *, task: SinkTask, subscribe: Callable[[SinkListener], SinkConsumer]) -> None:
         super().__init__(start)
         self._task = task
         self._subscribe = subscribe
         self._consumer: SinkConsumer | None = None
-        self._put: dict[TopicPartition, int] = {}  # behind the last record that the task has taken
+        self._put: dict[TopicPartition, int] = {}  # offset after the last record that the task has accepted
         self._committed: dict[TopicPartition, int] = {}
-        self._first: dict[TopicPartition, int] = {}  # the first record that was read since the partition came
+        self._first: dict[TopicPartition, int] = {}  # first record that was read since the partition was assigned
         self._open: set[TopicPartition] = set()
-        self._paused: set[TopicPartition] = set()  # by the task
-        self._batch: list[SinkRecord] = []  # to be put again
+        self._paused: set[TopicPartition] = set()  # paused by the task
+        self._batch: list[SinkRecord] = []  # records to put (again)
         self._retry_at_s = 0.0
         self._timeout_s: float | None = None
         self._commit_asked = False
         self._all_paused = False
         self._next_flush_s = 0.0
         self._rewound: dict[TopicPartition, int] = {}
-        self._failed_inside = False  # the task has raised: what it took may not have arrived; nothing is committed
+        self._failed_inside = False  # the task has raised: its records may not have arrived, so nothing is committed
 
     # -- SinkTaskContext -----------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class SinkTaskThread(TaskThread):
         self._open |= set(partitions)
         if partitions:
             self._task.open(partitions)
-        self._all_paused = False  # what is new is not paused; the loop sees to it
+        self._all_paused = False  # new partitions are not paused; the loop pauses them if necessary
 
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         gone = set(partitions) & self._open
@@ -109,7 +109,7 @@ class SinkTaskThread(TaskThread):
             self._failed_inside = True
             raise
         finally:
-            self.close()  # commits and closes what is open
+            self.close()  # commits and closes the open partitions
             if started:
                 self._task.stop()
 
@@ -143,7 +143,7 @@ class SinkTaskThread(TaskThread):
             wait_s = self._settings.retry_backoff_s if self._timeout_s is None else self._timeout_s
             self._timeout_s = None
             self._retry_at_s = time.monotonic() + wait_s
-            _log.warning("%s: put failed and is tried again in %.1f s: %s", self.job, wait_s, error)
+            _log.warning("%s: put failed; retrying in %.1f s: %s", self.job, wait_s, error)
             return
         last = {(record.topic, record.partition): record.offset for record in batch}
         for (topic, partition), offset in last.items():
@@ -159,10 +159,10 @@ class SinkTaskThread(TaskThread):
             where = f"{topic}-{raw.partition()} at offset {raw.offset()}"
             if not self._settings.tolerates_errors:
                 raise ProcessingError(
-                    f"{self.job}: the record of {where} cannot be converted: {text_of(error)}; check key.converter and "
+                    f"{self.job}: the record {where} cannot be converted: {text_of(error)}; check key.converter and "
                     "value.converter, or skip such records with errors.tolerance=all"
                 ) from error
-            _log.warning("%s: the record of %s is skipped (errors.tolerance=all): %s", self.job, where, text_of(error))
+            _log.warning("%s: skipping the record %s (errors.tolerance=all): %s", self.job, where, text_of(error))
             return None
         return SinkRecord(
             topic,
@@ -183,7 +183,7 @@ class SinkTaskThread(TaskThread):
             self._put[TopicPartition(raw.topic(), raw.partition())] = raw.offset() + 1
 
     def _hold(self, consumer: SinkConsumer, hold: bool) -> None:
-        """Keep reading nothing while paused or retrying, without leaving the consumer group."""
+        """Pause or resume all partitions, to wait or retry without leaving the consumer group."""
         if hold and not self._all_paused and self._open:
             consumer.pause(self._open)
             self._all_paused = True
@@ -209,8 +209,8 @@ class SinkTaskThread(TaskThread):
         try:
             flushed = self._task.pre_commit(taken)
         except RetriableError as error:
-            _log.warning("%s: pre_commit failed; its records are put again: %s", self.job, error)
-            # As Kafka Connect does: a task may have dropped what it could not write.
+            _log.warning("%s: pre_commit failed; putting its records again: %s", self.job, error)
+            # As in Kafka Connect: the task may have dropped records that it could not write.
             self._rewound.update({tp: self._committed.get(tp, self._first[tp]) for tp in taken})
             return
         wanted = {tp: at for tp, at in flushed.items() if tp in partitions}
@@ -218,7 +218,7 @@ class SinkTaskThread(TaskThread):
         try:
             self._consumer.commit(new)
         except BrokerUnavailableError as error:
-            _log.warning("%s: %s; records may be put again", self.job, error)
+            _log.warning("%s: commit failed: %s; records may be put again", self.job, error)
             return
         self._committed.update(new)
 

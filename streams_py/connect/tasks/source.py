@@ -1,4 +1,4 @@
-"""The thread of a source task: poll, convert, send, and write offsets of what has arrived. At least once."""
+"""The thread of a source task: poll, convert, send, and write offsets. At least once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,20 @@ _PAUSE_POLL_S = 0.2
 
 
 class Acknowledgements:
-    """Which offsets may be written: of each source partition the last one, before which every record has arrived."""
+    """The source offsets that may be written.
+
+    For each source partition, this is the last offset up to which all records are acknowledged.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, deque[list[object]]] = {}
         self._ready: dict[bytes, JsonMap] = {}
 
     def add(self, key: bytes, offset: JsonMap) -> list[object]:
-        """A record is sent; give what is returned to :meth:`done` when it has arrived."""
+        """Register a sent record.
+
+        Pass the returned entry to :meth:`done` when the record has arrived.
+        """
         entry: list[object] = [False, offset]
         waiting = self._waiting.get(key)
         if waiting is None:
@@ -50,17 +56,17 @@ class Acknowledgements:
             del self._waiting[key]
 
     def take(self) -> dict[bytes, JsonMap]:
-        """What may be written and was not taken yet."""
+        """Return offsets that may be written and have not been taken yet."""
         ready, self._ready = self._ready, {}
         return ready
 
     def put_back(self, offsets: Mapping[bytes, JsonMap]) -> None:
-        """These could not be written."""
+        """Keep offsets that could not be written."""
         self._ready = {**offsets, **self._ready}
 
 
 class _Refused(NamedTuple):
-    """A record that the broker refused with its batch."""
+    """A record that the broker rejected together with its batch."""
 
     record: SourceRecord
     key: bytes
@@ -70,7 +76,7 @@ class _Refused(NamedTuple):
 
 
 class SourceTaskThread(TaskThread):
-    """Runs one source task; also its SourceTaskContext."""
+    """Runs one source task. Also its SourceTaskContext."""
 
     def __init__(self, start: TaskStart, *, task: SourceTask, producer: Producer, offsets: OffsetStore) -> None:
         super().__init__(start)
@@ -81,10 +87,10 @@ class SourceTaskThread(TaskThread):
         self._acknowledged = Acknowledgements()
         self._failure: Exception | None = None
         self._refused: deque[_Refused] = deque()
-        """Records to be sent again, each alone."""
+        """Records to send again, each in its own batch."""
         self._stop_once = threading.Lock()
         self._started = False
-        self._told_to_stop = False
+        self._stop_called = False
         self._next_flush_s = 0.0
         self._last_key: tuple[JsonMap, bytes] = {}, offset_key(self._id.connector, {})
 
@@ -102,7 +108,7 @@ class SourceTaskThread(TaskThread):
         self._task.initialize(self)
         self.start_task(self._task, self._props)
         with self._stop_once:
-            self._started = True  # from now on it may be stopped from outside: start has made what stop needs
+            self._started = True  # from now on stop() may be called: start() has created what it needs
         try:
             self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
             self._loop()
@@ -115,7 +121,7 @@ class SourceTaskThread(TaskThread):
     def _finish(self) -> None:
         try:
             if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
-                _log.warning("%s: not every record has arrived in time; some will be sent again", self.job)
+                _log.warning("%s: some records were not acknowledged in time and will be sent again", self.job)
             self._send_alone()
         finally:
             self._commit()
@@ -141,7 +147,7 @@ class SourceTaskThread(TaskThread):
         try:
             records = self._task.poll()
         except RetriableError as error:
-            _log.warning("%s: poll failed and is tried again: %s", self.job, error)
+            _log.warning("%s: poll failed; retrying: %s", self.job, error)
             self._stopping.wait(self._settings.retry_backoff_s)
             return
         for record in records or ():
@@ -168,13 +174,13 @@ class SourceTaskThread(TaskThread):
             self._skip(record, key, entry, error)
             return
         try:
-            self._hand_over(record, encoded_key, value, delivered)
+            self._produce(record, encoded_key, value, delivered)
         except StreamsError as error:
             if not settings.tolerates_errors or self._stopping.is_set():
                 raise
             self._skip(record, key, entry, error)
 
-    def _hand_over(
+    def _produce(
         self, record: SourceRecord, encoded_key: bytes | None, value: bytes | None, on_delivery: Delivered
     ) -> None:
         self._producer.send(
@@ -189,16 +195,18 @@ class SourceTaskThread(TaskThread):
 
     def _arrived(self, record: SourceRecord, key: bytes, entry: list[object], where: TopicPartition) -> None:
         self._acknowledged.done(key, entry)
-        self._tell(lambda: self._task.commit_record(record, where))
+        self._notify(lambda: self._task.commit_record(record, where))
 
     def _send_alone(self) -> None:
-        """Send refused records again, each in a batch of its own, and skip those that are refused then. A broker
-        refuses a batch whole, and mostly only one of its records is to blame."""
+        """Send rejected records again, each in its own batch. Skips records rejected twice.
+
+        A broker rejects a whole batch, although usually only one of its records is the cause.
+        """
         while self._refused:
             if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
-                return  # the cluster does not answer: later
+                return  # the cluster does not answer; try again later
             refused = self._refused.popleft()
-            self._hand_over(refused.record, refused.encoded_key, refused.value, partial(self._delivered_alone, refused))
+            self._produce(refused.record, refused.encoded_key, refused.value, partial(self._delivered_alone, refused))
             self._producer.flush(int(self._settings.flush_timeout_s * 1000))
 
     def _delivered_alone(self, refused: _Refused, error: Exception | None, where: TopicPartition) -> None:
@@ -208,7 +216,10 @@ class SourceTaskThread(TaskThread):
             self._skip(refused.record, refused.key, refused.entry, error)
 
     def _key_of(self, record: SourceRecord) -> bytes:
-        """Mostly that of the record before."""
+        """Return the key of the record's partition.
+
+        Keeps the last one, because it is usually the same.
+        """
         partition, key = self._last_key
         if record.source_partition != partition:
             key = offset_key(self._id.connector, record.source_partition)
@@ -216,16 +227,19 @@ class SourceTaskThread(TaskThread):
         return key
 
     def _skip(self, record: SourceRecord, key: bytes, entry: list[object], error: Exception) -> None:
-        _log.warning("%s: a record for %s is skipped (errors.tolerance=all): %s", self.job, record.topic, error)
+        _log.warning("%s: skipping a record for %s (errors.tolerance=all): %s", self.job, record.topic, error)
         self._acknowledged.done(key, entry)
-        self._tell(lambda: self._task.commit_record(record, None))
+        self._notify(lambda: self._task.commit_record(record, None))
 
-    def _tell(self, call: Callable[[], None]) -> None:
-        """Of what has happened already: a task that could not take note of it goes on."""
+    def _notify(self, call: Callable[[], None]) -> None:
+        """Inform the task about something that has happened already.
+
+        A RetriableError does not stop the task.
+        """
         try:
             call()
         except RetriableError as error:
-            _log.warning("%s: the task could not note what is committed: %s", self.job, error)
+            _log.warning("%s: the task failed to handle a commit: %s", self.job, error)
 
     def _commit(self) -> None:
         self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
@@ -235,14 +249,14 @@ class SourceTaskThread(TaskThread):
         try:
             self._offsets.write(offsets, self._settings.flush_timeout_s)
         except StreamsError as error:
-            _log.warning("%s: offsets could not be written, later: %s", self.job, error)
+            _log.warning("%s: writing offsets failed; retrying later: %s", self.job, error)
             self._acknowledged.put_back(offsets)
             return
-        self._tell(self._task.commit)
+        self._notify(self._task.commit)
 
     def _stop_task(self) -> None:
         with self._stop_once:
-            if self._told_to_stop or not self._started:
+            if self._stop_called or not self._started:
                 return
-            self._told_to_stop = True
+            self._stop_called = True
         self._task.stop()

@@ -1,4 +1,4 @@
-"""What the threads of source and sink tasks have in common."""
+"""The shared parts of the threads of source and sink tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TaskSettings", "TaskStart", "TaskThread"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What the worker and the connector's configuration say about a task."""
+    """Settings of a task from the worker's settings and the connector's configuration."""
 
     key_converter: Converter
     value_converter: Converter
@@ -28,7 +28,7 @@ class TaskSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskStart:
-    """Which task is to run, with which configuration and settings, in which state, and who hears how it is."""
+    """The parameters of a task's thread."""
 
     job: TaskId
     props: Mapping[str, str]
@@ -36,11 +36,11 @@ class TaskStart:
     report: StatusReport
     settings: TaskSettings
     hide_secrets: Callable[[str], str]
-    """Takes the secrets of the configuration out of a text."""
+    """Removes the secrets of the configuration from a text."""
 
 
 class TaskThread(JobThread):
-    """Runs one task; also its context."""
+    """Runs one task. Also its context."""
 
     def __init__(self, start: TaskStart) -> None:
         super().__init__(start.job, start.target, start.report)
@@ -50,7 +50,7 @@ class TaskThread(JobThread):
         self._state: JobState | None = None
 
     def is_paused(self) -> bool:
-        """Whether the task is to pause now; the worker hears of every change."""
+        """Whether the task must pause now. Reports every change to the worker."""
         paused = self._target is not TargetState.STARTED
         state = JobState.PAUSED if paused else JobState.RUNNING
         if state is not self._state:

@@ -1,1 +1,1 @@
-"""A worker: its thread (the herder), the jobs it runs, and what can be asked of it."""
+"""A worker: its thread (the herder), its running jobs, and its requests."""

@@ -1,4 +1,4 @@
-"""The Kafka clients of a worker on a real cluster, from its settings."""
+"""Creates the Kafka clients of a worker for a real cluster, from its settings."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ _OFFSETS_MS: Final = 30_000
 
 
 def check_connection(settings: WorkerSettings) -> None:
-    """Raises ConfigError, in one sentence with the remedy, when the cluster refuses this worker for good, or cannot be
-    trusted. A cluster that is away is no error here."""
+    """Check that the cluster accepts this worker.
+
+    Raises:
+        ConfigError: The cluster rejects this worker, or cannot be trusted. The text contains the remedy.
+
+    A cluster that does not answer is not an error here.
+    """
     check_admitted(settings.bootstrap_servers, parse_security(settings.client_settings("none.")))
 
 
 def connect_clients(settings: WorkerSettings) -> ConnectClients:
-    """What a :class:`~streams_py.connect.worker.worker.Worker` is made with."""
+    """Return the clients for a :class:`~streams_py.connect.worker.worker.Worker`."""
     return _WorkerClients(settings)
 
 
 class _WorkerClients(ConfluentConnectClients):
-    """Records by librdkafka, the group by kafka-python."""
+    """Reads and writes records with librdkafka, and joins the group with kafka-python."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The whole group as its leader sees it: who runs what, what runs nowhere, who could run it, and why nobody does."""
+"""The whole group as seen by its leader: the jobs of each worker, and unassigned jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs, union
-from streams_py.connect.assignment.leader import Led
+from streams_py.connect.assignment.leader import LeaderView
 from streams_py.connect.assignment.modes import Mode
 
 __all__ = ["GroupView", "Unassigned", "WorkerView", "group_view"]
@@ -16,7 +16,10 @@ __all__ = ["GroupView", "Unassigned", "WorkerView", "group_view"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """``listed`` is None for a worker without lists, and while the group's protocol knows none."""
+    """One worker.
+
+    ``listed`` is None without lists, and while the group's protocol does not support lists.
+    """
 
     worker_id: str
     is_leader: bool
@@ -26,7 +29,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """A job without a worker. ``could_run`` are ids of workers."""
+    """A job without a worker. ``could_run`` are the ids of workers that may run it."""
 
     could_run: tuple[str, ...]
     reason: str
@@ -34,7 +37,7 @@ class Unassigned:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """After the newest round. ``delay_ms`` is what was left until the next one, 0 for none."""
+    """The group after the newest round. ``delay_ms`` was the delay until the next round, or 0."""
 
     protocol: str
     delay_ms: int
@@ -42,8 +45,8 @@ class GroupView:
     unassigned: Mapping[str | TaskId, Unassigned]
 
 
-def group_view(led: Led, leader: str, mode: Mode) -> GroupView:
-    """``leader`` is its member id."""
+def group_view(led: LeaderView, leader: str, mode: Mode) -> GroupView:
+    """Return the view. ``leader`` is the leader's member id."""
     ids = {member: urlsplit(url).netloc for member, url in led.urls.items()}
     views = [
         WorkerView(ids[member], member == leader, owned, led.listed[member]) for member, owned in led.owned.items()
@@ -58,7 +61,7 @@ def group_view(led: Led, leader: str, mode: Mode) -> GroupView:
     )
 
 
-def _explained(job: str | TaskId, led: Led, ids: Mapping[str, str]) -> Unassigned:
+def _explained(job: str | TaskId, led: LeaderView, ids: Mapping[str, str]) -> Unassigned:
     def lists(jobs: Jobs) -> bool:
         return job in (jobs.tasks if isinstance(job, TaskId) else jobs.connectors)
 
@@ -67,9 +70,11 @@ def _explained(job: str | TaskId, led: Led, ids: Mapping[str, str]) -> Unassigne
     could_run = tuple(sorted(listers or free))
     if not could_run:
         key = "static.tasks" if isinstance(job, TaskId) else "static.connectors"
-        reason = f"every worker has lists, and none lists it: add it to {key} of a worker, or start one without lists"
+        reason = (
+            f"every worker has lists, and no list contains it; add it to {key} of a worker, or start one without lists"
+        )
     elif led.delay_ms and not listers:
-        reason = f"it may come back to a worker that left; it is placed elsewhere {led.delay_ms / 1000:g} s after that"
+        reason = f"reserved for a worker that left; another worker gets it {led.delay_ms / 1000:g} s after that"
     else:
-        reason = "its worker is stopping it; it is placed in the next round"
+        reason = "its old worker is stopping it; the next round assigns it"
     return Unassigned(could_run, reason)

@@ -1,7 +1,9 @@
-"""The worker's thread: keeps its place in the group, and runs what it is given. Kafka's ``DistributedHerder``.
+"""The worker's main thread: keeps the group membership and runs the assigned jobs.
 
-Everything that touches the assignment happens on this thread; what is asked of the worker from outside
-(:class:`~streams_py.connect.worker.worker.Worker`) is queued for it.
+Like Kafka's ``DistributedHerder``.
+
+Only this thread changes the assignment. Requests from outside (:class:`~streams_py.connect.worker.worker.Worker`) are
+queued for it.
 """
 
 from __future__ import annotations
@@ -47,8 +49,11 @@ _log = logging.getLogger("streams_py.connect")
 
 TaskConfigs: TypeAlias = "list[dict[str, str]]"
 Forward: TypeAlias = "Callable[[str, str, TaskConfigs, SessionKey | None], None]"
-"""(leader's URL, connector, its task configurations, the key to sign with): give them to the leader. On a thread of its
-own; raises when they did not arrive."""
+"""Sends task configurations to the leader.
+
+The arguments are the leader's URL, the connector, its task configurations, and the session key for signing. Called on a
+separate thread. Raises if the leader did not accept them.
+"""
 
 _STATUS_FLUSH_S = 5.0
 _RETRY_FIRST_S = 0.25
@@ -58,7 +63,10 @@ _IDLE_S = 60.0
 
 
 class Herder(MemberListener):
-    """:meth:`run` is the thread's function. ``forward`` sends task configurations to another worker."""
+    """The herder. :meth:`run` is the thread's function.
+
+    ``forward`` sends task configurations to another worker.
+    """
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients, stores: Stores, forward: Forward) -> None:
         self._settings = settings
@@ -68,7 +76,7 @@ class Herder(MemberListener):
         self._changes: deque[ConfigChange] = deque()
         self._stopping = threading.Event()
         self._generation = -1
-        self._running = NOTHING  # what the next start may skip
+        self._running = NOTHING  # jobs that the next start may skip
         self._to_restart: set[TaskId] = set()
         self._scheduled_s = float("inf")
         self._resolved = True
@@ -103,25 +111,25 @@ class Herder(MemberListener):
     # -- from other threads --------------------------------------------------------------------------------------------
 
     def on_change(self, change: ConfigChange) -> None:
-        """The config topic says something new."""
+        """Handle a change of the config topic."""
         self._changes.append(change)
         self.member.wakeup()
 
     def stop(self) -> None:
-        """End :meth:`run`."""
+        """Make :meth:`run` return."""
         self._stopping.set()
         self.member.wakeup()
 
     def run(self) -> None:
-        """Until :meth:`stop`. Raises ConfigError when the group refuses this worker for good."""
+        """Run until :meth:`stop`. Raises ConfigError if the group can never accept this worker."""
         try:
             while not self._stopping.is_set():
                 try:
                     self._turn()
                 except ConfigError:
                     raise
-                except StreamsError as error:  # a broker that is away for a while ends nothing here
-                    _log.warning("the worker tries again: %s", error)
+                except StreamsError as error:  # a temporary outage of a broker must not stop the worker
+                    _log.warning("the worker's loop failed; retrying: %s", error)
                     self._stopping.wait(self._settings.retry_backoff_ms / 1000)
         finally:
             self.requests.close()
@@ -134,21 +142,21 @@ class Herder(MemberListener):
     # -- for requests, on this thread ----------------------------------------------------------------------------------
 
     def require_leader(self) -> None:
-        """Raises NotLeaderError, or RebalanceExpectedError while nobody can say."""
+        """Raise NotLeaderError, or RebalanceExpectedError while the leader is unknown."""
         held = self.member.held
         if self._changes or self.member.needs_rejoin() or held is None:
             raise RebalanceExpectedError("the group is changing; try again in a moment")
         if not self.member.is_leader:
-            raise NotLeaderError(f"only the leader does this; it is {held.leader_url}", held.leader_url)
+            raise NotLeaderError(f"only the leader can do this; the leader is {held.leader_url}", held.leader_url)
 
     def restart_task(self, task: TaskId) -> None:
-        """Stop and start a task that this worker has. Raises NotFoundError when it has not."""
+        """Stop and start a task of this worker. Raises NotFoundError for other tasks."""
         if task not in self.jobs.alive.tasks:
             raise NotFoundError(f"{task} is not on this worker")
         self._restart(Jobs.of((), [task]))
 
-    def tasks_arrived(self, name: str, configs: TaskConfigs) -> None:
-        """This worker leads: write them, when they differ. Raises as :meth:`require_leader` does."""
+    def write_tasks(self, name: str, configs: TaskConfigs) -> None:
+        """Write changed task configurations. Raises like :meth:`require_leader`."""
         self.require_leader()
         if self._differ(name, configs):
             self._stores.configs.put_tasks(name, configs)
@@ -175,7 +183,7 @@ class Herder(MemberListener):
             return
         unexpected = self.counters.note_unexpected(Jobs.of(held.connectors, held.tasks) - listed)
         if unexpected:
-            _log.error("the leader gave this worker what it does not list, and it runs it: %s", unexpected)
+            _log.error("the leader assigned jobs that this worker does not list; running them: %s", unexpected)
 
     def _forget_statuses(self) -> None:
         configured = self._configs.group_view.jobs
@@ -207,7 +215,10 @@ class Herder(MemberListener):
         self._resolve()
 
     def _resolve(self) -> bool:
-        """Agree with the group on the config topic, and start what is new; False when that must wait."""
+        """Agree with the group on the config topic, and start new jobs.
+
+        Returns False if that must wait.
+        """
         held = self.member.held
         if self._resolved:
             return True
@@ -240,7 +251,7 @@ class Herder(MemberListener):
             self._can_read, self._retries_left = True, _UNSYNCED_RETRIES
             return True
         self._can_read = False
-        _log.warning("the config topic could not be read to its end in time; leaving the group for now")
+        _log.warning("the config topic could not be read to its end in time; leaving the group temporarily")
         self.member.maybe_leave_group("the config topic cannot be read")
         self._back_off()
         return False
@@ -290,12 +301,12 @@ class Herder(MemberListener):
             try:
                 self._stores.configs.put_session_key(SessionKey(fresh, "HmacSHA256", now_ms))
             except StreamsError as error:
-                _log.warning("the session key could not be written, trying again: %s", error)
+                _log.warning("writing the session key failed; retrying: %s", error)
 
     # -- changes of the config topic -----------------------------------------------------------------------------------
 
     def _act_on_changes(self) -> bool:
-        """True when they ask for a rebalance."""
+        """Process changes. Returns whether they require a rebalance."""
         rebalance = False
         restarts: dict[str, RestartRequest] = {}
         while self._changes:
@@ -339,7 +350,7 @@ class Herder(MemberListener):
     # -- task configurations -------------------------------------------------------------------------------------------
 
     def _on_tasks(self, name: str, configs: TaskConfigs) -> None:
-        """On the connector's thread."""
+        """Queue the publication of task configurations. Called on the connector's thread."""
         self.requests.add(lambda: self._publish(name, configs, _RETRY_FIRST_S))
 
     def _publish(self, name: str, configs: TaskConfigs, retry_s: float) -> None:
@@ -352,7 +363,7 @@ class Herder(MemberListener):
             self._forwarding.submit(self._forward_tasks, url, name, configs, key, retry_s)
             return
         try:
-            self.tasks_arrived(name, configs)
+            self.write_tasks(name, configs)
         except StreamsError as error:
             self._publish_later(name, configs, retry_s, error)
 
@@ -364,7 +375,7 @@ class Herder(MemberListener):
 
     def _publish_later(self, name: str, configs: TaskConfigs, retry_s: float, error: Exception) -> None:
         level = logging.DEBUG if isinstance(error, RebalanceExpectedError) else logging.WARNING
-        _log.log(level, "the tasks of %s could not be configured, trying again in %.2f s: %s", name, retry_s, error)
+        _log.log(level, "configuring the tasks of %s failed; retrying in %.2f s: %s", name, retry_s, error)
         self.requests.add(lambda: self._publish(name, configs, min(2 * retry_s, _RETRY_MAX_S)), retry_s)
 
     def _differ(self, name: str, new: TaskConfigs) -> bool:
@@ -376,7 +387,7 @@ class Herder(MemberListener):
 
 
 def _stronger(one: RestartRequest | None, two: RestartRequest) -> RestartRequest:
-    """Of two requests for a connector the one that restarts more."""
+    """Return the one of two requests for a connector that restarts more."""
     if one is None:
         return two
 

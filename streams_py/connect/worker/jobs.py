@@ -1,4 +1,4 @@
-"""The jobs that run in this process. Used by the herder's thread only."""
+"""The jobs of this worker process. Used by the herder's thread only."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ _CONNECTOR_GRACE_S = 5.0
 
 
 class RunningJobs:
-    """Starts and stops threads, and writes what becomes of them. ``generation`` is the group's current one;
-    ``on_tasks`` gets a connector's task configurations, on its thread; ``on_report`` is told of every state."""
+    """Starts and stops threads, and writes their statuses.
+
+    Args:
+        generation: Returns the group's current generation.
+        on_tasks: Receives a connector's task configurations, on the connector's thread.
+        on_report: Called with every state.
+    """
 
     def __init__(
         self,
@@ -59,14 +64,14 @@ class RunningJobs:
 
     @property
     def alive(self) -> Jobs:
-        """Everything that was started and not stopped, failed jobs included."""
-        jobs = {*list(self._threads), *self._unstartable.copy()}  # other threads look, too: copies are made at once
+        """All jobs that were started and not stopped, including failed jobs."""
+        jobs = {*list(self._threads), *self._unstartable.copy()}  # other threads read this, so both are copied first
         return Jobs.of(
             (job for job in jobs if not isinstance(job, TaskId)), (job for job in jobs if isinstance(job, TaskId))
         )
 
     def runs(self, job: Job) -> bool:
-        """False for jobs that have failed or are not here."""
+        """Whether a job runs here and has not failed."""
         thread = self._threads.get(job)
         return thread is not None and thread.is_alive and not thread.failed
 
@@ -77,7 +82,7 @@ class RunningJobs:
     def start_task(
         self, task: TaskId, connector: Mapping[str, str], props: Mapping[str, str], target: TargetState
     ) -> None:
-        """A task that cannot be made (its class, a converter, a client's settings) has failed."""
+        """Start a task. If it cannot be created (class, converter, client settings), it has failed."""
         given: list[tuple[Mapping[str, str], Mapping[str, str]]] = []
 
         def hide_secrets(text: str) -> str:
@@ -96,13 +101,13 @@ class RunningJobs:
             self._start(thread)
 
     def set_target(self, name: str, target: TargetState) -> None:
-        """Of a connector and its tasks here."""
+        """Set the requested state of a connector and of its tasks here."""
         for job, thread in self._threads.items():
             if job == name or (isinstance(job, TaskId) and job.connector == name):
                 thread.set_target(target)
 
     def stop(self, jobs: Jobs) -> None:
-        """Stop those that are here, side by side; what takes too long is abandoned."""
+        """Stop the jobs that are here, in parallel. Jobs that take too long are abandoned."""
         wanted: list[Job] = [*sorted(jobs.connectors), *sorted(jobs.tasks)]
         for job in wanted:
             if job in self._unstartable:
@@ -142,7 +147,7 @@ class RunningJobs:
         target: TargetState,
         hide_secrets: Callable[[str], str],
     ) -> JobThread:
-        """``connector`` and ``props`` have the values of placeholders."""
+        """Create a task's thread. ``connector`` and ``props`` have resolved placeholders."""
         settings, policy = self._settings, self._policy
         problems = policy.overrides.problems(connector)
         if problems:
@@ -163,7 +168,9 @@ class RunningJobs:
         topics = [topic for part in props.get("topics", "").split(",") if (topic := part.strip())]
         pattern = props.get("topics.regex")
         if bool(topics) == bool(pattern):
-            raise ConfigError(f"{task.connector}: a sink has either topics or topics.regex", key="topics")
+            raise ConfigError(
+                f"{task.connector}: a sink connector requires either topics or topics.regex", key="topics"
+            )
 
         def subscribe(listener: SinkListener) -> SinkConsumer:
             group = sink_group(task.connector)

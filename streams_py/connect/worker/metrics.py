@@ -1,4 +1,4 @@
-"""Figures of a worker, under Kafka Connect's names where it has them."""
+"""Metrics of a worker, with Kafka Connect's names where it has the same metric."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from streams_py.connect.worker.jobs import RunningJobs
 __all__ = ["Metrics", "WorkerCounters", "worker_metrics"]
 
 Metrics: TypeAlias = "dict[str, dict[str, int | str]]"
-"""Figures by their group, as in ``KafkaStreams.metrics()``."""
+"""Metrics by metric group, as in ``KafkaStreams.metrics()``."""
 
 
 class WorkerCounters:
-    """What has happened since the worker started. Thread-safe: each figure has one thread that changes it, or is only
-    counted up under the interpreter's lock."""
+    """Counters since the worker's start.
+
+    Thread-safe: each counter is changed by one thread, or only incremented under the interpreter's lock.
+    """
 
     def __init__(self) -> None:
         self.rebalances = 0
@@ -29,13 +31,16 @@ class WorkerCounters:
         self._known_unexpected = Jobs()
 
     def completed(self, generation: int) -> None:
-        """A join is complete; the broker may say so twice."""
+        """Count a completed join. The broker may report it twice."""
         if generation != self._generation:
             self._generation = generation
             self.rebalances += 1
 
     def note_unexpected(self, jobs: Jobs) -> Jobs:
-        """Jobs that are held although the lists are in force and do not have them; those that are new."""
+        """Count jobs that this worker runs although its lists apply and lack them.
+
+        Returns the new ones.
+        """
         new, self._known_unexpected = jobs - self._known_unexpected, jobs
         self.unexpected += len(new.connectors) + len(new.tasks)
         return new
@@ -45,12 +50,12 @@ class WorkerCounters:
             self._failures["task" if isinstance(job, TaskId) else "connector"] += 1
 
     def failures(self, kind: str) -> int:
-        """Of ``connector`` or ``task``."""
+        """Return the number of failures of ``connector`` or ``task``."""
         return self._failures[kind]
 
 
 def worker_metrics(member: GroupMember, jobs: RunningJobs, counters: WorkerCounters) -> Metrics:
-    """Everything there is to say now."""
+    """Return all present metrics."""
     held = member.held
     alive = jobs.alive
     unassignable = member.unassignable

@@ -1,7 +1,10 @@
-"""Offsets of connectors, shown and changed by their users (KIP-875). Kafka's ``Worker.modifyConnectorOffsets``.
+"""Shows and changes offsets of connectors (KIP-875).
 
-A source connector has its offsets in the offset topic, a sink connector those of its consumer group
-``connect-<name>``. They are changed only while the connector is stopped: a task that runs would write over them.
+Like Kafka's ``Worker.modifyConnectorOffsets``.
+
+The offsets of a source connector are in the offset topic. The offsets of a sink connector are those of its consumer
+group ``connect-<name>``. Offsets can be changed only while the connector is stopped, because a running task would
+overwrite them.
 """
 
 from __future__ import annotations
@@ -33,14 +36,17 @@ def sink_group(connector: str) -> str:
 
 
 class ConnectorOffsets:
-    """Of all connectors of a worker. Methods raise BrokerUnavailableError, or StreamsError with a broker's refusal."""
+    """Offsets of all connectors of a worker.
+
+    Methods raise BrokerUnavailableError, or StreamsError with a broker's refusal.
+    """
 
     def __init__(self, offsets: OffsetStore, clients: ConnectClients) -> None:
         self._sources = offsets
         self._clients = clients
 
     def read(self, name: str, connector: Connector) -> list[tuple[JsonMap, JsonMap]]:
-        """(partition, offset) of a connector."""
+        """Return (partition, offset) pairs of a connector."""
         if not isinstance(connector, SinkConnector):
             return list(self._sources.of(name))
         with self._clients.sink_offsets() as offsets:
@@ -51,10 +57,10 @@ class ConnectorOffsets:
         """Change some offsets.
 
         Returns:
-            Whether the connector has changed offsets of its own as well (``Connector.alter_offsets``).
+            Whether the connector has also changed offsets that it keeps outside Kafka (``Connector.alter_offsets``).
 
         Raises:
-            BadRequestError: The changes do not have the form of this kind of connector, or the connector refuses them.
+            BadRequestError: The changes have the wrong form for this kind of connector, or the connector refuses them.
         """
         if isinstance(loaded.connector, SinkConnector):
             wanted = _sink_changes(changes)
@@ -67,7 +73,10 @@ class ConnectorOffsets:
         return told
 
     def reset(self, name: str, loaded: LoadedConnector) -> bool:
-        """Remove all offsets, so that the connector starts from the beginning; returns and raises as :meth:`alter`."""
+        """Remove all offsets, so that the connector starts from the beginning.
+
+        Returns and raises like :meth:`alter`.
+        """
         if isinstance(loaded.connector, SinkConnector):
             with self._clients.sink_offsets() as offsets:
                 group = sink_group(name)
@@ -119,7 +128,7 @@ def _sink_offset(offset: JsonMap) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number of at least 0; text counts, as with Kafka Connect."""
+    """Return a whole number of at least 0. Text is accepted, as in Kafka Connect."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     return value if type(value) is int and 0 <= value <= _OFFSET_MAX else None

@@ -1,4 +1,4 @@
-"""What the herder's thread is asked to do, now or later."""
+"""Requests for the herder's thread, to run now or later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 
 class RequestQueue:
-    """Thread-safe. ``wake`` is called when something was added."""
+    """A queue of requests. Thread-safe. Calls ``wake`` when a request was added."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -28,7 +28,7 @@ class RequestQueue:
         self._closed = False
 
     def add(self, request: Callable[[], _Answer], delay_s: float = 0.0) -> Future[_Answer]:
-        """Run ``request`` on the herder's thread, not before ``delay_s``."""
+        """Run ``request`` on the herder's thread, after at least ``delay_s``."""
         answer: Future[_Answer] = Future()
         with self._lock:
             if self._closed:
@@ -40,12 +40,12 @@ class RequestQueue:
 
     @property
     def next_s(self) -> float:
-        """When the next one is due, on the monotonic clock."""
+        """Time when the next request is due, on the monotonic clock."""
         with self._lock:
             return self._waiting[0][0] if self._waiting else float("inf")
 
     def run_due(self) -> None:
-        """Run those whose time has come."""
+        """Run all requests that are due."""
         while True:
             with self._lock:
                 if not self._waiting or self._waiting[0][0] > time.monotonic():
@@ -59,7 +59,7 @@ class RequestQueue:
                 answer.set_exception(error)
 
     def close(self) -> None:
-        """Fail what waits, and everything that comes."""
+        """Fail waiting requests and all later ones."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, []

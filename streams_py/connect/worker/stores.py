@@ -1,4 +1,4 @@
-"""The three topics of a worker, made, checked and followed."""
+"""Creates, checks and reads the three topics of a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["Stores"]
 
 
 class Stores:
-    """Raises ConfigError for topics that cannot be used, BrokerUnavailableError without a broker."""
+    """The three topics.
+
+    Raises ConfigError for unusable topics, BrokerUnavailableError without a broker.
+    """
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients) -> None:
         self._admin = admin = clients.admin()
@@ -36,7 +39,7 @@ class Stores:
         found = create(config, "config.storage.topic", 1, settings.config_storage_replication_factor)
         if found != 1:
             raise ConfigError(
-                f"config.storage.topic = {config} has {found} partitions, and must have 1: its records have one order",
+                f"config.storage.topic = {config} has {found} partitions, but must have 1: its records need one order",
                 key="config.storage.topic",
             )
         offset_partitions = create(
@@ -56,11 +59,11 @@ class Stores:
         self.statuses = StatusStore(log(status), status_partitions)
 
     def cluster_id(self) -> str | None:
-        """What the cluster calls itself."""
+        """Return the cluster's id."""
         return self._admin.cluster_id()
 
     def start(self, on_change: Callable[[ConfigChange], None]) -> None:
-        """Read all to their ends."""
+        """Read all topics to their ends."""
         self.offsets.start()
         self.statuses.start()
         self.configs.start(on_change)

@@ -1,7 +1,7 @@
-"""One worker process, as its REST interface and its command line see it.
+"""One worker, as used by its REST interface and its command.
 
-Listings and statuses come from this worker's own view. What the leader alone may do raises NotLeaderError on other
-workers, with the leader's URL, so that whoever asked can be sent there.
+Lists and statuses come from this worker's own view. Operations of the leader raise NotLeaderError on other workers,
+with the leader's URL, so that the caller can be redirected.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ _STOP_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStatus:
-    """``connector`` is None before its first status."""
+    """Statuses of a connector and its tasks. ``connector`` is None before its first status."""
 
     connector: JobStatus | None
     tasks: Mapping[TaskId, JobStatus]
 
 
 class Worker:
-    """Started with :meth:`start`. Thread-safe. ``forward`` brings task configurations to another worker's
-    :meth:`put_tasks`. Requests raise :class:`~streams_py.connect.errors.ConnectError`."""
+    """A worker, started with :meth:`start`. Thread-safe.
+
+    ``forward`` sends task configurations to another worker's :meth:`put_tasks`. Requests raise
+    :class:`~streams_py.connect.errors.ConnectError`.
+    """
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients, forward: Forward) -> None:
         self.settings = settings
@@ -72,10 +75,13 @@ class Worker:
         self._herder = Herder(settings, clients, self._stores, forward)
         self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
         self.failure: Exception | None = None
-        """Why the worker has ended by itself."""
+        """The error that stopped the worker, or None."""
 
     def start(self) -> None:
-        """Read the topics, then join the group on a thread. Raises ConfigError or BrokerUnavailableError."""
+        """Read the topics, then join the group on a thread.
+
+        Raises ConfigError or BrokerUnavailableError.
+        """
         try:
             self._stores.start(self._herder.on_change)
         except BaseException:
@@ -86,12 +92,12 @@ class Worker:
         self._has_read = True
 
     def wait(self, timeout_s: float) -> bool:
-        """Until the worker ends; False when it still works then."""
+        """Wait until the worker has stopped. Returns False if it still runs after ``timeout_s``."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop all jobs, leave the group, close everything."""
+        """Stop all jobs, leave the group and close all clients."""
         self._herder.stop()
         if self._thread.ident is not None:
             self._thread.join(_STOP_S)
@@ -103,108 +109,114 @@ class Worker:
 
     @property
     def member(self) -> GroupMember:
-        """The place in the group: mode, leader, what is held."""
+        """The group membership: mode, leader, assigned jobs."""
         return self._herder.member
 
     @property
     def jobs(self) -> Jobs:
-        """What runs here now, failed jobs included."""
+        """The jobs of this worker now, including failed jobs."""
         return self._herder.jobs.alive
 
     @property
     def configs(self) -> Configs:
-        """This worker's view of the config topic. Raises StartingError before it is read, EndedError at the end."""
+        """This worker's view of the config topic.
+
+        Raises StartingError before it is read, EndedError after the stop.
+        """
         self._require_work()
         return self._stores.configs.snapshot()
 
     @property
     def session_key(self) -> SessionKey | None:
-        """What requests between workers are signed with; None while there is none."""
+        """The key for signatures of requests between workers, or None before the first key."""
         return self.configs.session_key
 
     def is_ready(self) -> bool:
-        """Whether the topics are read and the worker has been in its group. Does not wait. Raises EndedError."""
+        """Whether the topics have been read and the worker has joined its group.
+
+        Does not wait. Raises EndedError.
+        """
         if not self._has_read:
             return False
         self._require_work()
         return self.member.held is not None
 
     def ping(self) -> None:
-        """Return once the herder's thread has answered."""
+        """Return when the herder's thread has answered."""
         self._ask(lambda: None)
 
     def signs_requests(self) -> bool:
-        """Whether the group's protocol wants requests between workers signed."""
+        """Whether the group's protocol requires signatures of requests between workers."""
         return self.member.mode.signs_requests
 
     def cluster_id(self) -> str | None:
-        """Of the Kafka cluster. Raises BrokerUnavailableError."""
+        """Return the id of the Kafka cluster. Raises BrokerUnavailableError."""
         if self._cluster_id is None:
             self._cluster_id = self._stores.cluster_id()
         return self._cluster_id
 
     def metrics(self) -> Metrics:
-        """Figures by their group."""
+        """Return metrics by metric group."""
         return worker_metrics(self.member, self._herder.jobs, self._herder.counters)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def connectors(self) -> list[str]:
-        """Names, ascending."""
+        """Return the names of connectors, in ascending order."""
         return sorted(self.configs.connectors)
 
     def config(self, name: str) -> dict[str, str]:
-        """A connector's configuration."""
+        """Return a connector's configuration."""
         return dict(self._known(name))
 
     def shown(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
-        """A configuration of a connector, or of one of its tasks, with its placeholders and without its secrets."""
+        """Return a configuration of a connector or task, with placeholders and without secrets."""
         return self._policy.shown(config, self.configs.connectors.get(name, config))
 
     def kind(self, name: str) -> str:
-        """``source``, ``sink``, or ``unknown`` when its class cannot be imported here."""
+        """Return ``source`` or ``sink``, or ``unknown`` if its class cannot be imported here."""
         kind = self._policy.kind_of(self._known(name))
         if kind is not None and issubclass(kind, SourceConnector):
             return "source"
         return "sink" if kind is not None and issubclass(kind, SinkConnector) else "unknown"
 
     def task_configs(self, name: str) -> list[dict[str, str]]:
-        """Configurations of its tasks, by number."""
+        """Return the configurations of a connector's tasks, by number."""
         self._known(name)
         return [dict(one) for one in self.configs.task_configs(name)]
 
     def status(self, name: str) -> ConnectorStatus:
-        """As far as the status topic is read."""
+        """Return the statuses, as far as the status topic has been read."""
         self._known(name)
         tasks = self._stores.statuses.tasks_of(name)
         return ConnectorStatus(self._stores.statuses.get(name), tasks)
 
     def offsets(self, name: str) -> list[tuple[JsonMap, JsonMap]]:
-        """(partition, offset) of a connector: as its source has them, or those of its consumer group."""
+        """Return (partition, offset) pairs of a connector. Sinks: of the consumer group."""
         return self._offsets.read(name, self._connector(name).connector)
 
     # -- for the leader ------------------------------------------------------------------------------------------------
 
     def create_connector(self, name: str, config: Mapping[str, str], state: TargetState | None = None) -> None:
-        """Raises AlreadyExistsError."""
+        """Create a connector. Raises AlreadyExistsError."""
         props = _checked(name, config, self._policy)
 
         def create() -> None:
             self._herder.require_leader()
             if name in self.configs.connectors:
-                raise AlreadyExistsError(f"there is a connector {name} already; change it with PUT")
+                raise AlreadyExistsError(f"connector {name} exists already; change it with PUT")
             self._stores.configs.put_connector(name, props, state)
 
         self._ask(create)
 
     def put_connector(self, name: str, config: Mapping[str, str]) -> bool:
-        """Create or change; True when it is new."""
+        """Create or change a connector. Returns whether it is new."""
         props = _checked(name, config, self._policy)
 
         def put() -> bool:
             self._herder.require_leader()
             known = self.configs.connectors.get(name)
-            if known != props:  # an equal record would move the connector behind its tasks in the compacted topic
+            if known != props:  # a repeated record would move the connector after its tasks in the compacted topic
                 self._stores.configs.put_connector(name, props)
             return known is None
 
@@ -219,7 +231,7 @@ class Worker:
         self._ask(delete)
 
     def stop_connector(self, name: str) -> None:
-        """It keeps its configuration, and has no tasks until it is resumed."""
+        """Stop a connector. It keeps its configuration, and has no tasks until it is resumed."""
 
         def stop() -> None:
             self._herder.require_leader()
@@ -230,11 +242,14 @@ class Worker:
         self._ask(stop)
 
     def alter_offsets(self, name: str, changes: Sequence[OffsetChange]) -> bool:
-        """Change offsets of a connector that is stopped; True when the connector changed some of its own as well."""
+        """Change offsets of a stopped connector.
+
+        Returns whether the connector has also changed offsets outside Kafka.
+        """
         return self._ask(lambda: self._offsets.alter(name, self._stopped(name), changes))
 
     def reset_offsets(self, name: str) -> bool:
-        """Remove all offsets of a connector that is stopped; returns as :meth:`alter_offsets`."""
+        """Remove all offsets of a stopped connector. Returns like :meth:`alter_offsets`."""
         return self._ask(lambda: self._offsets.reset(name, self._stopped(name)))
 
     def restart_connector(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
@@ -246,22 +261,22 @@ class Worker:
         self._ask(restart)
 
     def put_tasks(self, name: str, configs: TaskConfigs) -> None:
-        """Task configurations from the worker that runs the connector."""
+        """Store task configurations from the worker that runs the connector."""
 
         def put() -> None:
             self._known(name)
-            self._herder.tasks_arrived(name, configs)
+            self._herder.write_tasks(name, configs)
 
         self._ask(put)
 
     # -- for any worker, or the owner ----------------------------------------------------------------------------------
 
     def group(self) -> GroupView:
-        """All workers and what they run; the leader knows."""
+        """Return all workers and their jobs. Only the leader knows them."""
 
         def look() -> GroupView:
             self._herder.require_leader()
-            led = self.member.led
+            led = self.member.leader_view
             if led is None:
                 raise RebalanceExpectedError("the group is changing; try again in a moment")
             return group_view(led, self.member.member_id(), self.member.mode)
@@ -275,12 +290,15 @@ class Worker:
         self._set_target(name, TargetState.STARTED)
 
     def restart_task(self, task: TaskId) -> None:
-        """On the worker that has it. Elsewhere NotLeaderError, with the URL where to ask."""
+        """Restart a task of this worker.
+
+        For other tasks, NotLeaderError has the URL of the right worker.
+        """
 
         def restart() -> None:
             self._known(task.connector)
             if task.task >= len(self.configs.task_configs(task.connector)):
-                raise NotFoundError(f"there is no task {task}")
+                raise NotFoundError(f"task {task} does not exist")
             if task in self.jobs.tasks:
                 self._herder.restart_task(task)
                 return
@@ -306,7 +324,7 @@ class Worker:
             raise BadRequestError(f"{name}: {error}") from None
 
     def _stopped(self, name: str) -> LoadedConnector:
-        """The connector, when this worker leads and may change its offsets."""
+        """Return the connector, if this worker leads and may change its offsets."""
         self._herder.require_leader()
         connector, configs = self._connector(name), self.configs
         if configs.target_state(name) is not TargetState.STOPPED or configs.task_counts.get(name, 0):
@@ -318,15 +336,15 @@ class Worker:
     def _known(self, name: str) -> Mapping[str, str]:
         found = self.configs.connectors.get(name)
         if found is None:
-            raise NotFoundError(f"there is no connector {name}")
+            raise NotFoundError(f"connector {name} does not exist")
         return found
 
     def _require_work(self) -> None:
         if not self._has_read:
-            raise StartingError("the worker is starting: it still reads its topics; try again in a moment")
+            raise StartingError("the worker is starting and still reading its topics; try again in a moment")
         if not self.is_alive:
             why = "" if self.failure is None else f": {self.failure}"
-            raise EndedError(f"the worker has ended{why}; ask another worker of the group")
+            raise EndedError(f"the worker has stopped{why}; use another worker of the group")
 
     def _ask(self, request: Callable[[], _Answer]) -> _Answer:
         self._require_work()
@@ -334,24 +352,29 @@ class Worker:
         try:
             return answer.result(_REQUEST_S)
         except FutureTimeoutError:
-            answer.cancel()  # what nobody waits for any more is not done later
-            raise ConnectError(f"the worker did not get to it in {_REQUEST_S:.0f} s; is a broker down?") from None
+            answer.cancel()  # without a waiting caller, the request must not run later
+            raise ConnectError(
+                f"the worker did not handle the request within {_REQUEST_S:.0f} s; check that the brokers are up"
+            ) from None
 
     def _run(self) -> None:
         try:
             self._herder.run()
         except Exception as error:
             self.failure = error
-            _log.exception("the worker has ended: %s", text_of(error))
+            _log.exception("the worker stopped: %s", text_of(error))
 
 
 def _checked(name: str, config: Mapping[str, str], policy: WorkerPolicy) -> dict[str, str]:
-    """With the name in it. Raises BadRequestError with everything that is wrong."""
+    """Return the configuration including the name.
+
+    BadRequestError lists everything that is wrong.
+    """
     wrong: list[str] = []
     if not name.strip() or "/" in name:
-        wrong.append(f"name: {name!r} is no name for a connector")
+        wrong.append(f"name: {name!r} is not a valid name for a connector")
     if config.get("name", name) != name:
-        wrong.append(f"name: the configuration says {config['name']!r}, the request {name!r}")
+        wrong.append(f"name: {config['name']!r} in the configuration, but {name!r} in the request")
     props = {**config, "name": name}
     if not props.get("connector.class"):
         wrong.append("connector.class is required: package.module:Class")

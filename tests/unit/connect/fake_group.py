@@ -26,7 +26,7 @@ class Clock:
 
 
 class FakeGroup:
-    """What the broker knows. ``rounds`` counts completed rebalances."""
+    """The broker's state. ``rounds`` counts completed rebalances."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -91,7 +91,7 @@ class FakeGroup:
             member.complete(self.answers[name])
 
     def settle(self, workers: list[Worker], rounds: int = 12) -> None:
-        """Poll everybody, waiting for delays, until nobody wants to rejoin."""
+        """Poll all members, and wait for delays, until no member wants to rejoin."""
         for _ in range(rounds * 4):
             for worker in workers:
                 worker.turn()
@@ -161,7 +161,7 @@ class FakeCoordinator:
 
 @dataclass
 class Worker:
-    """A member with what it runs; ``log`` has what its listener heard, in order."""
+    """A member and its jobs. ``log`` contains the calls of its listener, in order."""
 
     group: FakeGroup
     snapshot: ConfigSnapshot

@@ -1,4 +1,4 @@
-"""A topic in memory, in the place of a TopicLog: what is sent is read at once, unless it is told to fail."""
+"""A topic in memory, instead of a TopicLog. It reads sent records immediately, or fails on request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["MemoryLog"]
 
 
 class MemoryLog:
-    """``records`` has (key, value) of everything that was sent; call it with the reader's function to connect it."""
+    """``records`` contains (key, value) of each sent record. Call it with the reader's function to connect it."""
 
     def __init__(self, records: Collection[tuple[bytes, bytes | None]] = ()) -> None:
         self.records = list(records)
@@ -56,7 +56,7 @@ class MemoryLog:
             self._deliver(len(self.records) - 1)
 
     def append(self, key: bytes, value: bytes | None) -> None:
-        """Another worker has written this."""
+        """Simulate a write of another worker."""
         self.records.append((key, value))
         self._deliver(len(self.records) - 1)
 

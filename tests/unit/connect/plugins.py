@@ -18,13 +18,13 @@ from streams_py.connect.api import (
 )
 
 COLLECTED: dict[str, list[SinkRecord]] = defaultdict(list)
-"""What sinks were given, by connector name."""
+"""The records that sinks received, by connector name."""
 BLOCKED = threading.Event()
-"""Set it to let go of tasks that hang."""
+"""Set it to release tasks that hang."""
 
 
 class CountingSource(SourceConnector):
-    """``tasks.max`` tasks that count from 0 on, to ``topic``; each goes on after its committed number."""
+    """``tasks.max`` tasks that write numbers from 0 to ``topic``. Each continues after its committed number."""
 
     def start(self, props: Mapping[str, str]) -> None:
         self._props = dict(props)

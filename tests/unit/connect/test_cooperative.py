@@ -22,7 +22,7 @@ def two_workers(**options: int) -> Group:
 
 
 def idle(group: Group, wait: int = 0) -> int:
-    """A round that changes nothing; its delay."""
+    """Run a round that changes nothing, and return its delay."""
     done = group.round(wait=wait)
     assert shown(done.new) == shown(done.revoked) == {}
     return done.delay_ms
@@ -282,7 +282,7 @@ class Lost:
 
     @property
     def state(self) -> tuple[list[str], int, int]:
-        """Candidates, ms until the end of the delay, delay."""
+        """Return (candidates, ms until the end of the delay, delay)."""
         ends = self.jobs.scheduled_ms
         return list(self.jobs.candidates), ends and ends - self.now, self.jobs.delay_ms
 

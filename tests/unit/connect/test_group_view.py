@@ -1,10 +1,10 @@
-"""What the leader says of jobs that have no worker, and the figures of a worker."""
+"""The leader's view of jobs without a worker, and the metrics of a worker."""
 
 from __future__ import annotations
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leader import Led
+from streams_py.connect.assignment.leader import LeaderView
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.worker.group_view import group_view
@@ -15,7 +15,7 @@ URLS = {"m1": "http://w1:1/", "m2": "http://w2:1/"}
 
 
 def test_the_view_names_workers_by_their_addresses_and_marks_the_leader() -> None:
-    led = Led({"m2": Jobs(), "m1": Jobs.of(["a"])}, URLS, {"m1": None, "m2": Jobs.of(["z"])}, Jobs.of(["a"]))
+    led = LeaderView({"m2": Jobs(), "m1": Jobs.of(["a"])}, URLS, {"m1": None, "m2": Jobs.of(["z"])}, Jobs.of(["a"]))
     view = group_view(led, "m1", Mode.STATIC)
     assert [(w.worker_id, w.is_leader, w.owned, w.listed) for w in view.workers] == [
         ("w1:1", True, Jobs.of(["a"]), None),
@@ -26,7 +26,7 @@ def test_the_view_names_workers_by_their_addresses_and_marks_the_leader() -> Non
 
 def test_a_job_that_nobody_lists_in_an_all_static_group_has_no_candidates() -> None:
     listed = {"m1": Jobs(), "m2": Jobs.of(["a"], [A1])}
-    led = Led({"m1": Jobs(), "m2": Jobs.of(["a"])}, URLS, listed, Jobs.of(["a"], [A0, A1]))
+    led = LeaderView({"m1": Jobs(), "m2": Jobs.of(["a"])}, URLS, listed, Jobs.of(["a"], [A0, A1]))
     unassigned = group_view(led, "m1", Mode.STATIC).unassigned
     assert unassigned[A0].could_run == ()
     assert "add it to static.tasks" in unassigned[A0].reason
@@ -35,7 +35,7 @@ def test_a_job_that_nobody_lists_in_an_all_static_group_has_no_candidates() -> N
 
 
 def test_a_lost_job_waits_and_any_worker_without_lists_could_run_it() -> None:
-    led = Led({"m1": Jobs(), "m2": Jobs()}, URLS, {"m1": None, "m2": Jobs()}, Jobs.of(["a"]), delay_ms=5_000)
+    led = LeaderView({"m1": Jobs(), "m2": Jobs()}, URLS, {"m1": None, "m2": Jobs()}, Jobs.of(["a"]), delay_ms=5_000)
     unassigned = group_view(led, "m1", Mode.STATIC).unassigned["a"]
     assert unassigned.could_run == ("w1:1",)
     assert "5 s" in unassigned.reason

@@ -1,4 +1,4 @@
-"""The worker's thread, turn by turn: a group in memory, topics in memory, plug-ins that only note what happens."""
+"""The worker's thread, turn by turn, with a group, topics and plug-ins in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCE = {"connector.class": "tests.unit.connect.plugins:CountingSource", "topic
 
 
 class Log(MemoryLog):
-    """Its end cannot be read while ``is_away``."""
+    """A log whose end cannot be read while ``is_away``."""
 
     is_away = False
 
@@ -107,7 +107,7 @@ class Bench:
         self.until(lambda: all(self.herder.jobs.runs(job) for job in [name, *tasks]), f"{name} runs")
 
     def states(self, job: str | TaskId) -> list[JobState]:
-        """All that were written, in order."""
+        """Return all written states, in order."""
         key = f"status-task-{job}" if isinstance(job, TaskId) else f"status-connector-{job}"
         return [JobState(state) for state in self._written(key)]
 
@@ -145,7 +145,7 @@ def test_a_worker_that_cannot_read_configurations_leaves_and_stops_all_after_fiv
             break
     assert not bench.herder._can_read
     assert "m1" not in bench.group.members
-    assert bench.herder.jobs.runs(TaskId("a", 0)), "its jobs go on at first"
+    assert bench.herder.jobs.runs(TaskId("a", 0)), "its jobs continue at first"
     began = time.monotonic()
     bench.turn(5)
     assert not bench.herder.jobs.alive
@@ -251,11 +251,11 @@ def test_a_job_that_the_leader_should_not_have_given_is_run_counted_and_logged(
     assert bench.herder.member.mode is Mode.STATIC
     bench.herder.on_assigned(replace(held, connectors=("a", "b")), 7)
     assert bench.herder.counters.unexpected == 1
-    assert "does not list, and it runs it: a" in caplog.text
+    assert "does not list; running them: a" in caplog.text
 
 
 class Topics:
-    """An admin client of a cluster where every topic is there already."""
+    """An admin client of a cluster on which every topic exists."""
 
     def __init__(self, partitions: int, policy: str) -> None:
         self._partitions, self._policy = partitions, policy
@@ -297,7 +297,7 @@ def test_the_config_topic_has_one_partition() -> None:
             return self
 
     clients = OneClient(2, "compact")
-    with pytest.raises(ConfigError, match=r"config\.storage\.topic = c has 2 partitions, and must have 1"):
+    with pytest.raises(ConfigError, match=r"config\.storage\.topic = c has 2 partitions, but must have 1"):
         TopicStores(Bench().herder._settings, clients)  # type: ignore[arg-type]
 
 

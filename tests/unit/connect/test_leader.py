@@ -1,4 +1,4 @@
-"""The leader's step in bytes: eager and cooperative, offsets that disagree, modes and lists."""
+"""The leader's step in bytes: eager and cooperative, different config offsets, modes and lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from streams_protocol.connect import TaskId, WorkerState, decode_assignment, encode_worker_state
 from streams_protocol.errors import SchemaError
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, Led
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, LeaderView
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.errors import ConfigError
@@ -31,7 +31,7 @@ def lead(
     offsets: dict[str, int],
     newest: ConfigSnapshot | None = None,
     **fields: object,
-) -> tuple[dict[str, object], Led | None]:
+) -> tuple[dict[str, object], LeaderView | None]:
     metadata = {name: state(name, offset, mode, **fields) for name, offset in offsets.items()}
     leader = GroupLeader(D, lambda: 1)
     answers, led = leader.lead(

@@ -1,4 +1,4 @@
-"""A worker's membership: what it sends, what it holds after each join, and groups of workers of several modes."""
+"""A worker's membership: its join data, its jobs after each join, and groups with several modes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Alone(Worker):
     def joined(self, mode: Mode, given: str, **fields: object) -> None:
         data = assignment(given, version=mode.version, **fields)  # type: ignore[arg-type]
         self.member.joined(1, "me", mode.value, data)
-        self.member._take_note()
+        self.member._process_joins()
 
     @property
     def allocation(self) -> Assignment | None:

@@ -1,4 +1,4 @@
-"""Offsets of connectors, shown and changed (KIP-875): source connectors, sink connectors, and what is refused."""
+"""Reading and changing offsets of connectors (KIP-875): sources, sinks, and refused requests."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_connector_checks_changes_before_they_are_written_and_says_that_it_made_
 
 
 class Quoting(CountingSource):
-    """Has the values of placeholders, and quotes them when it refuses offsets."""
+    """A connector that quotes resolved placeholders when it refuses offsets."""
 
     def alter_offsets(self, props: Mapping[str, str], offsets: Sequence[tuple[JsonMap, JsonMap | None]]) -> bool:
         raise ConnectionError(f"cannot log in at {props['url']} with {props['login.password']}")

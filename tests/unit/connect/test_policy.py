@@ -1,4 +1,4 @@
-"""What a configuration of a connector may reach on a worker: classes, files, client settings, secrets."""
+"""Limits for a connector's configuration on a worker: classes, files, client settings, secrets."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_setting_that_asks_for_nothing_is_only_warned_of(
     caplog.set_level(logging.WARNING, "streams_py.connect")
     WorkerSettings.of({**GIVEN, key: value})
     assert [record.getMessage() for record in caplog.records] == [
-        f"{key} is not a setting of a worker here, and is ignored"
+        f"{key} is not a setting of a worker here; ignoring it"
     ]
 
 
@@ -324,7 +324,7 @@ def test_placeholders_are_shown_and_secrets_are_not() -> None:
 def test_configuration_with_a_hidden_value_is_refused() -> None:
     said = settings().policy.problems({"name": "a", "connector.class": FILE_SOURCE, "connection.password": HIDDEN})
     assert len(said) == 1
-    assert said[0].startswith("connection.password: [hidden] stands for a secret that is not shown")
+    assert said[0].startswith("connection.password: [hidden] replaces a secret in output")
 
 
 def test_secrets_are_taken_out_of_texts() -> None:

@@ -1,4 +1,4 @@
-"""Refusals of configurations, and statuses of tasks that cannot start, do not show what must stay secret."""
+"""Refusals of configurations and statuses of failed tasks do not show secrets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_refusal_of_a_configuration_does_not_show_the_value_of_a_placeholder(
 
 
 class Quoting(CountingSource):
-    """Quotes what it refuses."""
+    """A connector that quotes the configuration that it refuses."""
 
     secret_keys = ("declared",)
 

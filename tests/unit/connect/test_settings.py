@@ -53,7 +53,7 @@ def test_lists_modes_and_addresses_are_read() -> None:
     ("key", "value", "message"),
     [
         ("group.id", None, "group.id is required"),
-        ("connect.protocol", "foo", "'foo' is no protocol"),
+        ("connect.protocol", "foo", "'foo' is not a protocol"),
         ("static.tasks", "x-01", "'x-01' is not a task"),
         ("session.timeout.ms", "soon", "session.timeout.ms = 'soon'"),
         ("heartbeat.interval.ms", "9000", "must be at most a third"),
@@ -65,7 +65,7 @@ def test_lists_modes_and_addresses_are_read() -> None:
         ("listeners", "", "listeners = ''"),
         ("rest.unix.socket.mode", "666x", "rest.unix.socket.mode = '666x'"),
         ("rest.advertised.listener", "https", "rest.advertised.listener = https is not among listeners"),
-        ("ssl.client.auth", "required", "ssl.client.auth asks for TLS, but no listener in listeners is https"),
+        ("ssl.client.auth", "required", "ssl.client.auth requires TLS, but listeners has no https listener"),
         ("inter.worker.signature.algorithm", "HmacMD5", "inter.worker.signature.algorithm = 'HmacMD5'"),
     ],
 )
@@ -87,5 +87,5 @@ def test_clients_get_what_is_meant_for_them_and_unknown_keys_are_warned_of(caplo
     }
     assert "hidden" not in repr(settings)
     assert [record.getMessage() for record in caplog.records] == [
-        "gruop is not a setting of a worker here, and is ignored"
+        "gruop is not a setting of a worker here; ignoring it"
     ]

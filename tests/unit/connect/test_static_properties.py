@@ -1,4 +1,4 @@
-"""What holds in every round of every group: random workers, lists, faults and connectors on a manual clock."""
+"""Properties of every round of every group, with random workers, lists, faults and connectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def some_list(chance: random.Random, group: Group) -> Jobs | None:
 
 @dataclass(frozen=True)
 class Event:
-    """A change between two rounds, the same for every group that it is played to."""
+    """A change between two rounds. It is the same for every group that it is applied to."""
 
     name: str
     play: Callable[[Group], None]
@@ -41,7 +41,7 @@ class Event:
 
 
 def events(chance: random.Random, group: Group, *, lists: bool) -> Iterator[Event]:
-    """Endless; ``group`` is only looked at."""
+    """Yield actions endlessly. Only reads ``group``."""
     while True:
         kind = chance.choice("join join leave stale configure clock leader lost".split())
         absent = [name for name in WORKERS if name not in group.held]
@@ -89,7 +89,7 @@ def started(chance: random.Random, *, lists: bool, static: bool = True) -> Group
 
 
 def check_round(group: Group, done: Round, before: dict[str, Jobs]) -> None:
-    """After a delivered round with lists in force."""
+    """Check the state after a delivered round in which lists apply."""
     active = union(before.values())
     listed = {name: jobs for name, jobs in group.listed.items() if jobs is not None}
     for name, jobs in listed.items():

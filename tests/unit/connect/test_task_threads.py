@@ -32,7 +32,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Sent:
-    """A producer that acknowledges at once, except what ``refuse`` refuses."""
+    """A producer that acknowledges immediately, except records that ``refuse`` rejects."""
 
     def __init__(self, refuse: Callable[[bytes | None], Exception | None] = lambda value: None) -> None:
         self.values: list[bytes | None] = []
@@ -62,7 +62,7 @@ class Sent:
 
 
 class Reading:
-    """A sink's consumer of two partitions; ``arrive`` gives it records."""
+    """A sink's consumer of two partitions. ``arrive`` adds records."""
 
     def __init__(self, listener: SinkListener) -> None:
         self._listener = listener
@@ -122,7 +122,7 @@ class Reading:
 
 
 class Bench:
-    """Starts tasks, and notes what they report."""
+    """Starts tasks and keeps their reports."""
 
     def __init__(self) -> None:
         self.log = MemoryLog()
@@ -273,10 +273,10 @@ def test_a_paused_source_task_polls_nothing_until_it_is_resumed(bench: Bench) ->
     until(lambda: bench.committed == {"count": so_far}, "what was sent is committed while it is paused")
     assert len(producer.values) == so_far
     thread.set_target(TargetState.STARTED)
-    until(lambda: len(producer.values) > so_far, "it goes on")
+    until(lambda: len(producer.values) > so_far, "it continues")
 
 
-def test_a_task_that_is_told_to_stop_while_it_starts_is_stopped_once_it_has_started(bench: Bench) -> None:
+def test_a_task_that_is_stop_called_while_it_starts_is_stopped_once_it_has_started(bench: Bench) -> None:
     starting, go_on = threading.Event(), threading.Event()
     calls: list[str] = []
 
@@ -354,14 +354,14 @@ def test_records_are_put_again_when_a_sink_cannot_flush_them_for_now(bench: Benc
     consumer.arrive(b"1", b"2", offset=7)
     until(lambda: consumer.commits == [{T0: 9}], "what was put again is committed")
     consumer.arrive(b"3", offset=9)
-    until(lambda: consumer.commits == [{T0: 9}, {T0: 10}], "the task goes on")
+    until(lambda: consumer.commits == [{T0: 9}, {T0: 10}], "the task continues")
     bench.end(thread)
     assert [record.value for record in COLLECTED["flushing"]] == [1, 2, 1, 2, 3]
     assert JobState.FAILED not in bench.states
 
 
 class Batches(Sent):
-    """A broker behind it refuses every batch that has a bad record in it, whole."""
+    """A producer whose broker rejects a whole batch if it contains a bad record."""
 
     def __init__(self, bad: bytes) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ _P = TopicPartition("log", 0)
 
 
 class Cluster:
-    """One topic with one record; it has no leader for the first ``leaderless`` questions."""
+    """One topic with one record. It has no leader for the first ``leaderless`` requests."""
 
     def __init__(self, leaderless: float) -> None:
         self._leaderless = leaderless
@@ -67,7 +67,7 @@ def test_a_log_that_could_not_start_closes_its_clients() -> None:
 
 
 def _create(*, exists: bool, policy: str = "compact") -> int:
-    """By somebody who may not."""
+    """Create a topic as a user without the right to do so."""
     refused = AdminError(AdminErrorKind.NOT_ALLOWED, "not authorized")
     missing = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown")
     admin: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""A worker as its REST interface sees it: before, while and after its herder works."""
+"""A worker as seen by its REST interface: before, during and after the herder's run."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ def test_worker_whose_herder_has_ended_says_so_and_shows_nothing_old(
     answer = client.get(path)
     assert answer.status_code == 503
     why = "" if failure is None else f": {failure}"
-    assert answer.json()["message"] == f"the worker has ended{why}; ask another worker of the group"
+    assert answer.json()["message"] == f"the worker has stopped{why}; use another worker of the group"

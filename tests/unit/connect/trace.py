@@ -1,4 +1,4 @@
-"""A group in memory: workers report what they were given, round after round, on a manual clock."""
+"""A group in memory: workers report their assigned jobs, round after round, on a manual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ D = 300_000
 
 
 def jobs(text: str = "") -> Jobs:
-    """From ``"a a-0 b-1"``: a name with a number behind the last dash is a task."""
+    """Parse ``"a a-0 b-1"``. A name with a number after the last dash is a task."""
     items = text.split()
     tasks = [item.rpartition("-") for item in items if "-" in item]
     return Jobs.of(
@@ -25,7 +25,7 @@ def connectors(names: str, tasks: int) -> dict[str, int]:
 
 
 class Group:
-    """Workers by name. ``listed[worker]`` is None without lists. ``sent`` says whether lists are in force."""
+    """Workers by name. ``listed[worker]`` is None for a worker without lists. ``sent``: whether lists apply."""
 
     def __init__(self, configured: dict[str, int], *, delay: int = D, static: bool = False) -> None:
         self.configured = dict(configured)
@@ -57,7 +57,7 @@ class Group:
         return configured_jobs(self.configured)
 
     def round(self, *, wait: int = 0, delivered: bool = True) -> Round:
-        """One round after ``wait`` ms. When it is not ``delivered``, nobody starts or stops anything."""
+        """Run a round after ``wait`` ms. If it is not ``delivered``, no worker starts or stops a job."""
         self.now += wait
         self.generation += 1
         members = {name: Member(held, self.listed[name]) for name, held in self.held.items()}
@@ -81,7 +81,7 @@ class Group:
         return done
 
     def settle(self, rounds: int = 12) -> int:
-        """Rounds until nothing changes any more, waiting as told. Fails after too many."""
+        """Run rounds until nothing changes, with the delays of the leader. Fails after too many rounds."""
         for number in range(rounds):
             done = self.round(wait=self.last.delay_ms if self.last else 0)
             if not any(done.new.values()) and not any(done.revoked.values()) and done.delay_ms == 0:
@@ -90,7 +90,7 @@ class Group:
 
     @property
     def counts(self) -> str:
-        """``0,1/0,4``: connectors and tasks of the workers, sorted."""
+        """Return the numbers of connectors and tasks of the workers, sorted, such as ``0,1/0,4``."""
         held = self.held.values()
         return "/".join(
             ",".join(map(str, sorted(counts)))
@@ -99,7 +99,7 @@ class Group:
 
     @property
     def is_complete(self) -> bool:
-        """Every job has one owner, and nobody has more than one more of a kind than another."""
+        """Check that every job has one owner, and that numbers of a kind differ by at most one."""
         held = list(self.held.values())
         sizes = [(len(part.connectors), len(part.tasks)) for part in held]
         even = all(max(kind) - min(kind) <= 1 for kind in zip(*sizes))
@@ -107,7 +107,7 @@ class Group:
 
 
 def shown(parts: dict[str, Jobs] | object) -> dict[str, str]:
-    """Only those who have something, as text."""
+    """Return the workers that have jobs, as text."""
     assert isinstance(parts, dict)
     return {name: " ".join(str(part).split(", ")) for name, part in parts.items() if part != NOTHING}
 

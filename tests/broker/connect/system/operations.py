@@ -134,7 +134,7 @@ class Operations:
         assert "extra" not in self.workers.placement()
         assert self._group()["unassigned"][0]["could_run"] == []
         assert 1 in [self._rebalance_figures(name)["unassignable-jobs"] for name in self.workers.alive]
-        assert "jobs run nowhere" in self.workers.logs()
+        assert "jobs run on no worker" in self.workers.logs()
         self.workers.start("w9", connectors="extra", tasks="extra-0")
         self._settle({"extra": "w9", "extra-0": "w9"})
 

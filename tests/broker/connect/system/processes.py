@@ -136,8 +136,8 @@ class Workers:
         return topic
 
     def delays(self) -> int:
-        """How often a leader made the group wait."""
-        return self.logs().count("the next round is in")
+        """Return how many rounds ended with a delay."""
+        return self.logs().count("next round in")
 
     def logs(self, name: str = "*") -> str:
         return "".join(path.read_text() for path in self.folder.glob(f"{name}.log"))

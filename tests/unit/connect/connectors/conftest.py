@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for these tests."""
+"""A PostgreSQL server for these tests alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PASSWORD = "Xq-5ecret-7"
 
 @pytest.fixture(scope="session", name="postgresql_server")
 def _postgresql_server() -> Iterator[str]:
-    """The URL, with password, of an empty server."""
+    """The URL of an empty server, with the password."""
     with contextlib.ExitStack() as until_end:
         try:
             url = until_end.enter_context(postgresql_server(PASSWORD))

@@ -1,4 +1,4 @@
-"""What a worker gives to tasks, in memory."""
+"""A worker's contexts for tasks, in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streams_py.connect.api import SinkRecord, SourceRecord, SourceTask, TopicPa
 
 
 class Offsets:
-    """An offset reader over what was committed here."""
+    """An offset reader for the offsets committed here."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Any]] = {}

@@ -74,8 +74,8 @@ def test_csv_names_fields_that_have_no_column(tmp_path: Path) -> None:
     assert (tmp_path / "t-0.csv").read_text() == 'offset,key,b,a\n0,k,"x,y",1\n'
     for value, message in (
         ({"c": 1}, r"t-0 at offset 1 has fields \['c'\] without a column; add them to csv.fields"),
-        ("text", "CSV needs objects"),
-        ({"a": "two\nlines"}, "several lines.*format=json"),
+        ("text", "CSV requires objects"),
+        ({"a": "two\nlines"}, "line breaks.*format=json"),
     ):
         with pytest.raises(ConnectorError, match=message):
             sink.put([record(1, value)])
@@ -85,7 +85,7 @@ def test_csv_names_fields_that_have_no_column(tmp_path: Path) -> None:
 
 
 def test_a_value_that_json_does_not_have_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConnectorError, match="t-0 at offset 3 is no JSON"):
+    with pytest.raises(ConnectorError, match="t-0 at offset 3 cannot be written as JSON"):
         task(tmp_path).put([record(3, b"bytes")])
 
 
@@ -99,7 +99,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 def test_csv_needs_its_columns_in_the_configuration() -> None:
     problems = FileSinkConnector().validate({"directory": "d", "format": "csv", "topics": "t"})
     assert [sentence for sentences in problems.values() for sentence in sentences] == [
-        "format=csv needs csv.fields, the fields of the value that become columns"
+        "format=csv requires csv.fields, the fields of the value to write as columns"
     ]
 
 

@@ -119,14 +119,14 @@ def test_a_bad_line_fails_after_what_is_before_it_or_is_skipped(file: Path) -> N
     file.write_bytes(b'{"a": 1}\n{"a": \n[1]\n\xff\n{"a": 2}\n')
     source = task(file)
     assert values(source) == [{"a": 1}]
-    with pytest.raises(ConnectorError, match=r"the line at byte 9 is no json: .*errors\.tolerance=all"):
+    with pytest.raises(ConnectorError, match=r"the line at byte 9 is not valid json: .*errors\.tolerance=all"):
         source.poll()
     assert values(task(file, errors_tolerance="all")) == [{"a": 1}, {"a": 2}]
 
 
 def test_a_csv_row_with_other_fields_than_the_header_is_named(file: Path) -> None:
     file.write_text("a,b\n1\n")
-    with pytest.raises(ConnectorError, match="at byte 4 is no csv: 1 fields, the header has 2"):
+    with pytest.raises(ConnectorError, match="at byte 4 is not valid csv: 1 fields, the header has 2"):
         task(file, format="csv").poll()
 
 
@@ -148,8 +148,8 @@ def test_stop_wakes_a_waiting_poll(file: Path) -> None:
 def test_configuration_errors_name_key_and_remedy() -> None:
     problems = FileSourceConnector().validate({"flie": "x", "format": "xml", "batch.rows": "0"})
     assert problems.keys() == {"flie", "file", "topic", "format", "batch.rows"}
-    assert problems["flie"] == ["no such key; did you mean file?"]
-    assert "is required (topic that gets the records)" in problems["topic"]
+    assert problems["flie"] == ["unknown key; did you mean file?"]
+    assert "is required (topic to write the records to)" in problems["topic"]
     assert "'xml' cannot be used: input should be 'json' or 'csv'" in problems["format"][0]
     with pytest.raises(ConfigError, match=r"batch\.rows: '0' cannot be used: .*greater than or equal to 1"):
         FileSourceConnector().start({"file": "f", "topic": "t", "format": "csv", "batch.rows": "0"})

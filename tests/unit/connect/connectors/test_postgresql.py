@@ -51,7 +51,7 @@ def rows(database: Any, columns: str = '"Name"') -> dict[int, Any]:
 
 
 def backends_end(database: Any) -> None:
-    """As if the server had been restarted: returns when all other connections are gone."""
+    """End all other connections, as a restart of the server does."""
     database.execute(
         "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -97,9 +97,9 @@ def test_within_a_batch_the_order_of_a_key_counts(database: Any, postgresql_serv
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (record(7, {"id": 2, "Name": "n", "colour": 1}), "has a field 'colour' that is no column; add the column"),
+        (record(7, {"id": 2, "Name": "n", "colour": 1}), "has a field 'colour' that is not a column; add the column"),
         (record(7, {"id": 2}), "has no value for column 'Name'"),
-        (record(7, {"Name": "n"}), "has no value for column 'id'; neither in its value nor in its key"),
+        (record(7, {"Name": "n"}), "has no value for column 'id'; neither its value nor its key contains it"),
         (record(7, [1]), "is list, not an object; use the json converter"),
         (record(7, None, key=2), "has no value; set delete.enabled=true"),
         (record(7, {"id": [2], "Name": "n"}), "has an object or a list in a key column"),
@@ -111,7 +111,7 @@ def test_within_a_batch_the_order_of_a_key_counts(database: Any, postgresql_serv
 def test_a_record_that_does_not_fit_is_named_and_its_batch_is_not_written(
     database: Any, sink: PostgresqlSinkTask, bad: Any, message: str
 ) -> None:
-    where = "t-0 at offset 7 cannot go into table shop.orders: it "
+    where = "t-0 at offset 7 cannot be written to table shop.orders: it "
     with pytest.raises(ConnectorError, match=re.escape(where + message)):
         sink.put([record(6, {"id": 1, "Name": "n"}), bad])
     assert rows(database) == {}
@@ -263,5 +263,5 @@ def test_configurations_are_checked_by_the_connectors() -> None:
         assert "connection.url" in connector.validate({"table": "t"})
         assert connector.validate({"table": "a.b.c"})["table"][0].startswith("'a.b.c' cannot be used")
     assert PostgresqlSinkConnector().validate({"conection.url": "x"})["conection.url"] == [
-        "no such key; did you mean connection.url?"
+        "unknown key; did you mean connection.url?"
     ]

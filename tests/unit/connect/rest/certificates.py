@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs, as PEM files."""
+"""Certificates for tests: an authority and the certificates that it signs, as PEM files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Authority"]
 
 
 class Authority:
-    """``certificate``: the path of its own certificate."""
+    """An authority. ``certificate`` is the path of its certificate."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

@@ -51,7 +51,7 @@ class Key:
 
 @dataclass
 class Group:
-    """``leader`` and the ``owners`` are URLs, as every worker believes."""
+    """The state that all workers share. ``leader`` and the ``owners`` are URLs."""
 
     leader: str | None = "http://w1/"
     connectors: dict[str, Connector] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Group:
 
 
 class MemoryHerder:
-    """A worker of a group. ``leader`` may be what this one alone believes."""
+    """A worker of a group. ``leader`` overrides the group's leader in this worker's view."""
 
     def __init__(self, group: Group, url: str = "http://w1/", leader: str | None = None) -> None:
         self._group, self._url, self._leader = group, url, leader
@@ -74,7 +74,7 @@ class MemoryHerder:
         self._settled()
         leader = self._leader or self._group.leader
         if leader != self._url:
-            raise NotLeaderError("only the leader does this", leader)
+            raise NotLeaderError("only the leader can do this", leader)
         self._group.done.append((self._url, what))
 
     def _settled(self) -> None:
@@ -84,7 +84,7 @@ class MemoryHerder:
 
     def _of(self, name: str) -> Connector:
         if name not in self._group.connectors:
-            raise NotFoundError(f"there is no connector {name}")
+            raise NotFoundError(f"connector {name} does not exist")
         return self._group.connectors[name]
 
     def cluster_id(self) -> str:
@@ -153,7 +153,7 @@ class MemoryHerder:
     def create_connector(self, name: str, config: dict[str, str], state: TargetState | None) -> None:
         self._lead("create")
         if name in self._group.connectors:
-            raise AlreadyExistsError(f"there is a connector {name} already")
+            raise AlreadyExistsError(f"connector {name} exists already")
         self.put_connector(name, config)
         self._of(name).target = (state or TargetState.STARTED).value
 
@@ -194,14 +194,14 @@ class MemoryHerder:
     def restart_task(self, task: TaskId) -> None:
         owner = self._group.owners.get(task)
         if owner is None:
-            raise NotFoundError(f"there is no task {task}")
+            raise NotFoundError(f"task {task} does not exist")
         if owner != self._url:
             raise NotLeaderError("not here", owner if self._group.leader == self._url else self._group.leader)
         self._group.done.append((self._url, f"restart {task}"))
 
 
 class Network(httpx.AsyncBaseTransport):
-    """Hosts are workers; a worker that is not here cannot be reached. ``asked`` has what went from worker to worker."""
+    """A network of workers. Unknown hosts cannot be reached. ``asked`` contains the requests between workers."""
 
     def __init__(self) -> None:
         self.apps: dict[str, Any] = {}

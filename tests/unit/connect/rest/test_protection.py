@@ -160,10 +160,10 @@ def test_task_configurations_need_a_signature_or_a_user(
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
     [
-        ("ann = pass-word", 0o644, "has the mode 0644, so that other users can read it; chmod 600"),
-        ("ann = pass-word", 0o620, "has the mode 0620"),
-        ("", 0o600, "must have lines user = password"),
-        ("ann =", 0o600, "must have lines user = password"),
+        ("ann = pass-word", 0o644, "has mode 0644, so other users can read it; use chmod 600"),
+        ("ann = pass-word", 0o620, "has mode 0620"),
+        ("", 0o600, "must contain lines user = password"),
+        ("ann =", 0o600, "must contain lines user = password"),
         ("a\\:n : pass-word\nx:y = pass-word\n", 0o600, None),
         (None, 0o600, "cannot be read: No such file"),
     ],
@@ -275,7 +275,7 @@ def test_worker_with_tls_sends_nothing_in_clear_text(
     serve: Callable[..., HttpService],
     client: Callable[..., httpx.Client],
 ) -> None:
-    """A member of the group may name any address as that of the leader."""
+    """A member of the group may give any address for the leader."""
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki)})
     server = serve(MemoryHerder(group, "https://other/"), own)
     with socket.create_server(("127.0.0.1", 0)) as evil:

@@ -162,12 +162,12 @@ def test_target_states_and_restarts(client: TestClient, group: Group) -> None:
         ('{"name": 1, "config": {}}', "name must be text"),
         ('{"name": "a/b", "config": {}}', "slash"),
         ('{"name": " ", "config": {}}', "is empty"),
-        ('{"name": "x", "config": {"name": "y"}}', "name is 'y' in the configuration, and 'x' in the request"),
+        ('{"name": "x", "config": {"name": "y"}}', "name is 'y' in the configuration, but 'x' in the request"),
         ('{"name": "x", "config": {"k": {}}}', "the value of 'k' must be text"),
         ('{"name": "x", "config": {"k": null}}', "the value of 'k' must be text"),
         ('{"name": "x", "config": {}}', "connector.class is required"),
         ('{"name": "x", "config": {}, "initial_state": "GONE"}', "'GONE' must be RUNNING, PAUSED or STOPPED"),
-        ('{"name": "x", "config": {}, "colour": 1}', "'colour' is not known here"),
+        ('{"name": "x", "config": {}, "colour": 1}', "'colour' is not a field"),
     ],
 )
 def test_wrong_bodies_are_answered_with_a_sentence(client: TestClient, group: Group, body: str, message: str) -> None:
@@ -196,7 +196,7 @@ def test_a_herder_that_does_not_answer_is_an_error(group: Group) -> None:
     herder, release = MemoryHerder(group), threading.Event()
     herder.pause_connector = lambda name: release.wait(60)  # type: ignore[method-assign]
     client = TestClient(Network().add(herder, request_s=0.05))
-    assert "did not do it within 0.05 s" in message_of(client.put("/connectors/c/pause"), 500)
+    assert "did not handle this within 0.05 s" in message_of(client.put("/connectors/c/pause"), 500)
     release.set()
 
 
@@ -204,7 +204,7 @@ def test_an_unexpected_error_says_no_more_than_its_class(group: Group) -> None:
     herder = MemoryHerder(group)
     herder.cluster_id = lambda: {}["password=1"]  # type: ignore[method-assign]
     client = TestClient(Network().add(herder), raise_server_exceptions=False)
-    assert message_of(client.get("/"), 500) == "KeyError: the worker's log has the traceback"
+    assert message_of(client.get("/"), 500) == "KeyError; the worker's log contains the traceback"
 
 
 def test_what_the_leader_does_is_passed_on_to_it(group: Group) -> None:
@@ -215,7 +215,7 @@ def test_what_the_leader_does_is_passed_on_to_it(group: Group) -> None:
     assert body_of(answer, 201)["name"] == "d"
     assert answer.headers["Location"] == "/connectors/d"
     assert other.put("/connectors/c/stop").status_code == 204
-    assert "no connector e" in message_of(other.delete("/connectors/e"), 404)
+    assert "connector e does not exist" in message_of(other.delete("/connectors/e"), 404)
     assert "already" in message_of(other.post("/connectors", json={"name": "d", "config": CONFIG | {"name": "d"}}), 409)
     assert network.asked[1] == "PUT http://w1/connectors/c/stop?forward=true"
     assert {worker for worker, _ in group.done} == {"http://w1/"}
@@ -241,9 +241,9 @@ def test_workers_that_disagree_pass_a_request_on_twice_at_most(group: Group) -> 
 
 def test_without_a_leader_or_without_an_answer_from_it_the_client_is_told(group: Group) -> None:
     client = TestClient(Network().add(MemoryHerder(group, "http://w2/"), "w2", rebalance_s=0.1))
-    assert "http://w1/, which does this, does not answer" in message_of(client.put("/connectors/c/stop"), 500)
+    assert "http://w1/, which must handle this, does not answer" in message_of(client.put("/connectors/c/stop"), 500)
     group.leader = None
-    assert "nobody is known to ask" in message_of(client.put("/connectors/c/stop"), 409)
+    assert "the right worker is unknown" in message_of(client.put("/connectors/c/stop"), 409)
 
 
 def put_tasks(client: TestClient, headers: dict[str, str], body: bytes = b'[{"n": "7"}]') -> httpx.Response:

@@ -1,5 +1,5 @@
-"""A page that shows what a Kafka Streams group does, Java or Python, while it happens.
+"""A page that shows a Kafka Streams group live, Java or Python.
 
-One thread reads the group (:mod:`.watcher`), however many pages are open; :mod:`.app` hands what it saw to browsers by
-server-sent events. It joins no group and writes nothing.
+One thread reads the group (:mod:`.watcher`), even with many open pages. :mod:`.app` sends its results to browsers as
+server-sent events. The dashboard joins no group and writes nothing.
 """

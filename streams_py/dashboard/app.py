@@ -1,8 +1,8 @@
-"""The addresses of the page. Everything is read-only, and nothing comes from another machine.
+"""The URLs of the page. All are read-only, and the page loads nothing from other hosts.
 
-``/`` is the page, ``/updates`` a stream of server-sent events, one kind for each part of the board, and
-``/why/0_1`` the reasons of a task. Names in requests are checked as for every service
-(:mod:`streams_py.http.hosts`); the page itself may load nothing but what is served here.
+``/`` is the page. ``/updates`` is a stream of server-sent events, with one kind of event for each part of the board.
+``/why/0_1`` gives the reasons for the place of a task. Host names in requests are checked as for every service
+(:mod:`streams_py.http.hosts`). The content security policy of the page allows only what is served here.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _KEEP_ALIVE_S: Final = 15.0
 
 
 class Explains(Protocol):
-    """What answers "why here"."""
+    """The object that explains the place of a task."""
 
     def why(self, task: TaskId) -> str: ...
 
 
 def dashboard_app(board: Board, explains: Explains) -> Starlette:
-    """The ASGI application."""
+    """Return the ASGI application."""
 
     def route(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
         return Route(path, answer, methods=["GET"])

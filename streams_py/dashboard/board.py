@@ -1,4 +1,7 @@
-"""What the page shows, part by part, each with a number that grows: readers that are slow miss steps, never the end."""
+"""The content of the page in parts.
+
+Each part has a version, so slow readers skip versions, but get the last one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _LISTENERS_MAX: Final = 100
 
 
 class Listener:
-    """One open page. Made by :meth:`Board.listen`, on the event loop that serves it."""
+    """One open page. Created by :meth:`Board.listen`, on the event loop that serves the page."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -27,14 +30,20 @@ class Listener:
         self._seen: dict[str, int] = {}
 
     def wake(self) -> None:
-        """There is news. Callable from any thread; a loop that has ended hears nothing."""
+        """Wake the listener.
+
+        Can be called from any thread. Does nothing if the event loop has ended.
+        """
         try:
             self._loop.call_soon_threadsafe(self._news.set)
         except RuntimeError:
             return
 
     async def changes(self, timeout_s: float) -> list[tuple[str, str]]:
-        """(part, JSON text) of what changed since the last call; empty after ``timeout_s`` without any."""
+        """Return (part, JSON text) of the parts that have changed since the last call.
+
+        Returns an empty list after ``timeout_s`` without a change.
+        """
         found = self._board.since(self._seen)
         if not found and not self._board.is_closed:
             try:
@@ -48,17 +57,20 @@ class Listener:
 
 
 class Board:
-    """The newest value of each part, and who waits for more."""
+    """The newest content of each part, and the listeners that wait for changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._parts: dict[str, tuple[int, str]] = {}
-        # Weak: a page that is closed before its answer begins never gets to say that it leaves.
+        # Weak references, because a page that is closed before its response starts never calls leave().
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self.is_closed = False
 
     def publish(self, part: str, value: Mapping[str, Any]) -> None:
-        """Show this, with texts of others made printable. The same again is no news."""
+        """Publish a part, with foreign texts made printable.
+
+        Unchanged content does not wake listeners.
+        """
         text = json.dumps(printable_values(value, printable_lines), separators=(",", ":"))
         with self._lock:
             number, shown = self._parts.get(part, (0, ""))
@@ -68,12 +80,12 @@ class Board:
         self._wake()
 
     def since(self, seen: Mapping[str, int]) -> list[tuple[str, int, str]]:
-        """(part, its number, JSON text) of everything newer than what was seen."""
+        """Return (part, version, JSON text) of all parts that are newer than ``seen``."""
         with self._lock:
             return [(part, n, text) for part, (n, text) in self._parts.items() if n > seen.get(part, 0)]
 
     def listen(self) -> Listener:
-        """Wait for news. StreamsError when too many do."""
+        """Return a new listener. Raises StreamsError if there are too many."""
         with self._lock:
             if len(self._listeners) >= _LISTENERS_MAX:
                 raise StreamsError(f"{_LISTENERS_MAX} pages are open; close one")
@@ -82,12 +94,12 @@ class Board:
         return listener
 
     def leave(self, listener: Listener) -> None:
-        """The page was closed."""
+        """Remove the listener of a closed page."""
         with self._lock:
             self._listeners.discard(listener)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the board and wake all listeners: no changes follow."""
         self.is_closed = True
         self._wake()
 

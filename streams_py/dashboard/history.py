@@ -1,6 +1,8 @@
-"""What a group's events topic tells: its rebalances, and how far restorations are. Bounded, whatever is in the topic.
+"""The rebalances and the restore progress in a group's events topic.
 
-Java applications write no events, and Python ones only when they are told to; the page does without them then.
+Its memory is bounded for any topic content.
+
+Java applications write no events. Python applications write them only if configured to. The page works without them.
 """
 
 from __future__ import annotations
@@ -22,20 +24,20 @@ __all__ = ["EventTail", "History"]
 _REBALANCES_MAX: Final = 60
 _RESTORES_MAX: Final = 10_000
 _RECORDS_BACK: Final = 5_000
-_RECORDS_A_LOOK: Final = 5_000
+_RECORDS_PER_READ: Final = 5_000
 _PROBLEM_TEXT_MAX: Final = 300
 _ENDS_RESTORE: Final = frozenset({"restored", "closed", "lost", "corrupted", "running", "revoked"})
 
 
 class History:
-    """A fold over events, in the order they come in."""
+    """The state of rebalances and restores after a sequence of events."""
 
     def __init__(self) -> None:
         self._rebalances: deque[dict[str, Any]] = deque(maxlen=_REBALANCES_MAX)
         self._restores: dict[tuple[str, str], dict[str, Any]] = {}
 
     def take(self, value: bytes | None, group: str) -> None:
-        """One record's value; what is no event of the group is left alone."""
+        """Process one record's value. Ignores values that are not events of the group."""
         try:
             event = decode_event(value)
         except DecodeError:
@@ -64,11 +66,14 @@ class History:
 
     @property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The newest ones, newest first."""
+        """The newest rebalances, newest first."""
         return sorted(self._rebalances, key=lambda rebalance: -int(rebalance["at"]))
 
     def restores(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Restorations under way, by task, of members that are still there. ``labels``: member -> its name."""
+        """Return running restores of present members, by task.
+
+        ``labels`` are the names of these members.
+        """
         return [
             {"task": task, "member": labels[member], **progress}
             for (task, member), progress in sorted(self._restores.items())
@@ -93,7 +98,7 @@ def _rebalance(event: Event, header: RebalanceHeader) -> dict[str, Any]:
 
 
 class EventTail:
-    """Reads the newest records of the events topic, then what is added. One thread only."""
+    """Reads the newest records of the events topic, then new ones. Used by one thread only."""
 
     def __init__(self, topic: str, group: str, history: History) -> None:
         self.topic = topic
@@ -103,7 +108,10 @@ class EventTail:
         self._read: set[TopicPartition] = set()
 
     def follow(self, admin: Admin, make_consumer: Callable[[], RecordConsumer], partitions: int) -> None:
-        """Read these partitions as well from now on; those that are read already go on. Nothing without any."""
+        """Also read these partitions from now on. Partitions that are read already continue.
+
+        Does nothing without new partitions.
+        """
         wanted = {TopicPartition(self.topic, number) for number in range(partitions)} - self._read
         if not wanted:
             return
@@ -121,13 +129,13 @@ class EventTail:
         self._consumer.assign(positions)
         self._read |= wanted
 
-    def look(self, seconds_max: float) -> None:
-        """Take in what has come."""
+    def read(self, seconds_max: float) -> None:
+        """Process new records for at most ``seconds_max``."""
         if self._consumer is None:
             return
         until = time.monotonic() + seconds_max
         taken = 0
-        while taken < _RECORDS_A_LOOK and time.monotonic() < until:
+        while taken < _RECORDS_PER_READ and time.monotonic() < until:
             try:
                 records = self._consumer.poll(500, 20)
             except OffsetOutOfRangeError:

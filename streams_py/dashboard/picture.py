@@ -1,4 +1,4 @@
-"""A group in the plain values that the page draws. Members are numbers: their places in ``members``."""
+"""A group as plain values for the page. Members are numbers: their positions in ``members``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _PROBLEMS_MAX: Final = 20
 
 
 def held_over(last: GroupView, now: GroupView) -> GroupView:
-    """What is known while a rebalance is under way: the coordinator tells who is a member, and nothing else. Members
-    that are gone run nothing any more; the others go on with what they had."""
+    """Return the view to show during a rebalance, when the coordinator reports the members only.
+
+    Members that have left run no task. The others keep the tasks of the last view.
+    """
     known = {member.member_id: member for member in last.members}
     present = {member.member_id for member in now.members}
     tasks = tuple(
@@ -36,7 +38,7 @@ def held_over(last: GroupView, now: GroupView) -> GroupView:
 
 
 def picture(view: GroupView, labels: LastingLabels) -> dict[str, Any]:
-    """The group."""
+    """Return the group."""
     labels.see(view)
     shown = sorted(view.members, key=lambda member: _order(labels.of(member.member_id)))
     place = {member.member_id: number for number, member in enumerate(shown)}
@@ -81,8 +83,11 @@ def _member(member: Member, labels: LastingLabels) -> dict[str, Any]:
 
 
 def _task(task: Task, place: Mapping[str, int]) -> list[Any]:
-    """[id, who runs it, who gives it up, has state, topics, [[standby, its lag], ...], [[warm-up, its lag], ...],
-    who is to run it]."""
+    """Return a task as a list.
+
+    The items are: id, owner, member that must revoke it, has state, topics, standbys, warm-ups, next owner.
+    Standbys and warm-ups are lists of [member, lag].
+    """
 
     def copies(kind: CopyKind) -> list[list[int | None]]:
         return [[place[copy.member_id], copy.lag] for copy in task.copies if copy.kind is kind]
@@ -100,12 +105,12 @@ def _task(task: Task, place: Mapping[str, int]) -> list[Any]:
 
 
 def task_lags(view: GroupView) -> dict[str, int]:
-    """Input lag, in records, of each task that it is known of."""
+    """Return the input lag, in records, of each task with a known lag."""
     return {str(task.id): task.input_lag for task in view.tasks if task.input_lag is not None}
 
 
 def moves_between(before: GroupView, now: GroupView, labels: LastingLabels, at_ms: int) -> Iterator[dict[str, Any]]:
-    """Tasks that somebody else runs now, or nobody, or somebody again."""
+    """Yield tasks whose owner has changed. An owner may be None before or after."""
     owners = {task.id: task.owner for task in before.tasks}
     for task in now.tasks:
         was = owners.get(task.id)

@@ -1,7 +1,7 @@
-"""The one thread that reads the group, for all open pages together.
+"""The thread that reads the group, for all open pages together.
 
-Each round asks the group's coordinator, which is one small request. Everything else is asked for when that answer has
-changed, and else now and then: topics, lags (the longer they take, the more seldom), who leads.
+Each round sends one small request to the group's coordinator. Topics, lags and the leader are requested when that
+response has changed, and otherwise at an interval. The interval for lags grows with the time that they take.
 """
 
 from __future__ import annotations
@@ -32,18 +32,29 @@ _log = logging.getLogger(__name__)
 _METADATA_S: Final = 30.0
 _LAGS_S: Final = 2.0
 _LAGS_SHARE: Final = 10
-"""Lags are asked for at most this part of the time."""
+"""Requests for lags take at most one part in this number of the time."""
 _ELECTION_S: Final = 1.0
 _MOVES_MAX: Final = 200
 _STABLE: Final = "Stable"
 
 
 class GroupWatcher:
-    """Watches ``group`` and publishes to ``board``: parts ``group``, ``lags``, ``history`` and ``trouble``.
+    """Watches a group and publishes its state to a board.
 
-    ``every_s``: pause between two rounds. ``configs`` and ``assignor`` are for :meth:`why`, as in
-    :func:`~streams_py.inspection.reasons.explain_group`. StreamsError from the constructor when there is no such group,
-    it is none of Kafka Streams, or there is no ``events_topic``.
+    The parts of the board are ``group``, ``lags``, ``history`` and ``trouble``.
+
+    Args:
+        cluster: The cluster of the group.
+        group: The application.id.
+        board: The content of the page.
+        every_s: Pause between two rounds, in seconds.
+        events_topic: Topic of the group's events.
+        configs: Settings of the group for :meth:`why`, as in
+            :func:`~streams_py.inspection.reasons.explain_group`.
+        assignor: Assignor of the group for :meth:`why`.
+
+    Raises:
+        StreamsError: The group does not exist or is not a Kafka Streams group, or ``events_topic`` does not exist.
     """
 
     def __init__(
@@ -68,7 +79,7 @@ class GroupWatcher:
         self._moves: deque[dict[str, Any]] = deque(maxlen=_MOVES_MAX)
         self._reading = read_group(cluster, group)
         if events_topic is not None and events_topic not in self._reading.topics:
-            raise StreamsError(f"there is no topic {events_topic} to read events from; check the name")
+            raise StreamsError(f"events topic {events_topic} does not exist; check the name")
         self._read_s = time.monotonic()
         self._at_rest: Reading | None = None
         self._shown: GroupView | None = None
@@ -79,23 +90,27 @@ class GroupWatcher:
         self._thread = threading.Thread(target=self._run, name=f"dashboard-{group}", daemon=True)
 
     def start(self) -> None:
-        """Watch from now on. Everything there is to show is on the board when this returns."""
+        """Start to watch. Publishes a complete first board before it returns."""
         self._show(self._reading)
         self._thread.start()
 
     def stop(self) -> None:
-        """End; waits for the round that is under way."""
+        """Stop. Waits for the running round."""
         self._stopping.set()
         self._thread.join()
         self._tail.close()
         self._board.close()
 
     def why(self, task: TaskId) -> str:
-        """Why the task is where it is, in lines; decided once per rebalance. StreamsError says why not."""
+        """Return the reasons for the place of a task, as lines. Computes them once per rebalance.
+
+        Raises:
+            StreamsError: The reasons are not available, with the cause.
+        """
         with self._why_lock:
             reading = self._at_rest
             if reading is None:
-                raise StreamsError(f"group {self._group} is rebalancing; ask again when that is over")
+                raise StreamsError(f"group {self._group} is rebalancing; try again after the rebalance")
             if self._why is None or self._why[0] is not reading:
                 reasons = explain_reading(self._cluster, reading, configs=self._configs, assignor=self._assignor)
                 self._why = reading, reasons
@@ -122,9 +137,9 @@ class GroupWatcher:
                 trouble = None
             except StreamsError as error:
                 trouble = " ".join(str(error).split())
-            except Exception:  # the page goes on, and says that it did not see this round
-                _log.exception("a look at group %s failed", self._group)
-                trouble = "a look at the group failed; the log says why"
+            except Exception:  # the page stays, and shows that this round failed
+                _log.exception("reading group %s failed", self._group)
+                trouble = "reading the group failed; see the log of the command"
             self._board.publish("trouble", {"text": trouble})
             self._stopping.wait(self._every_s)
 
@@ -139,7 +154,7 @@ class GroupWatcher:
             self._read_s = now_s
             self._show(reading)
             if described != reading.described:
-                return  # it changes while we look; the next round sees what becomes of it
+                return  # the group changed meanwhile; the next round reads it again
             if reading.view.election is None and reading.view.state == _STABLE and reading.view.protocol == CLASSIC:
                 self._show(self._with_election(reading))
         if now_s >= self._next_lags_s and self._at_rest is not None:
@@ -148,7 +163,7 @@ class GroupWatcher:
             self._next_lags_s = time.monotonic() + max(_LAGS_S, _LAGS_SHARE * took_s)
         counts = self._reading.partition_counts
         self._tail.follow(self._cluster.admin, self._cluster.consumer, counts.get(self._tail.topic, 0))
-        self._tail.look(self._every_s)
+        self._tail.read(self._every_s)
         self._show_history()
 
     def _with_election(self, reading: Reading) -> Reading:
@@ -196,7 +211,7 @@ class GroupWatcher:
 
 
 def _with_known_lags(view: GroupView, before: GroupView | None) -> GroupView:
-    """Lags of copies that are not known yet are those of before, where the same member has the same copy."""
+    """Return ``view`` with unknown lags of copies taken from ``before``."""
     if before is None:
         return view
     known = {

@@ -43,7 +43,7 @@ class Chromium:
         self._session = f"/session/{made['sessionId']}"
 
     def _started(self, driver: str) -> tuple[subprocess.Popen[str], int]:
-        """The driver takes a free port of IPv4 and then the same of IPv6; it ends when another program has that one."""
+        """The driver takes a free IPv4 port and then the same IPv6 port. It exits if that port is in use."""
         for _ in range(_STARTS):
             started = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True)
             assert started.stdout is not None
@@ -71,12 +71,12 @@ class Chromium:
         self._ask("POST", f"{self._session}/url", {"url": url})
 
     def prefer(self, *, dark: bool) -> None:
-        """The user's wish for pages."""
+        """Set the color scheme that the user prefers."""
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._emulate("setEmulatedMedia", {"features": [feature]})
 
     def narrow(self, width: int | None) -> None:
-        """A window as wide as a telephone's; None: as before."""
+        """Set the width of the window, for example to that of a phone. None: the original width."""
         if width is None:
             self._emulate("clearDeviceMetricsOverride", {})
         else:
@@ -88,11 +88,11 @@ class Chromium:
         self._ask("POST", f"{self._session}/goog/cdp/execute", order)
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a function body returns in the page."""
+        """Run a function body in the page and return its result."""
         return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script: str, what: str, *, patience_s: float = _PATIENCE_S) -> Any:
-        """The value of the script once it is true; how long it took is for the caller to measure."""
+        """Return the value of the script as soon as it is true."""
         limit = time.monotonic() + patience_s
         while not (found := self.run(script)):
             if time.monotonic() > limit:
@@ -106,7 +106,7 @@ class Chromium:
         return str(self.run("return document.body.innerText"))
 
     def press(self, *keys: str) -> None:
-        """Type, wherever the focus is: characters, or WebDriver's codes."""
+        """Type characters, or WebDriver's codes, into the focused element."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._ask("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
@@ -115,7 +115,7 @@ class Chromium:
         self._ask("POST", f"{self._session}/element/{found[_ELEMENT]}/click", {})
 
     def complaints(self) -> list[str]:
-        """What the page wrote to the console since the last call: errors, refused resources."""
+        """Return the page's console output since the last call: errors, refused resources."""
         entries = self._ask("POST", f"{self._session}/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries]
 

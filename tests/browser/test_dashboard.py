@@ -1,4 +1,4 @@
-"""The page of a group in a real Chromium: what a person sees, presses and reads."""
+"""The page of a group in a real Chromium, as a user sees and operates it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 def group_of(members: int, partitions: int, *, name: str = "client") -> FakeCluster:
-    """Everybody has every n-th task, and a standby of the neighbour's with state."""
+    """Each member runs every n-th task, and has standbys of its neighbour's stateful tasks."""
     cluster = FakeCluster(topics(partitions), {"in": 7, "app-counts-changelog": 500})
     everything = [TaskId(sub, n) for sub in (0, 1) for n in range(partitions)]
     joined = {}
@@ -81,9 +81,9 @@ def test_the_grid_shows_who_runs_what_and_copies_with_their_lag(page: Chromium) 
 def test_a_member_that_is_gone_is_seen_with_one_of_the_next_refreshes(page: Chromium, cluster: FakeCluster) -> None:
     left = cluster.described.members[:1]
     cluster.described = DescribedGroup("app", "PreparingRebalance", "consumer", "", left)
-    page.until(f"{OWNERS.replace('return', 'const owners =', 1)}; return owners['0_1'] === null", "nobody at 0_1")
+    page.until(f"{OWNERS.replace('return', 'const owners =', 1)}; return owners['0_1'] === null", "no member at 0_1")
     assert page.run(OWNERS) == {"0_0": "A1", "0_1": None, "1_0": "A1", "1_1": None}
-    assert "2 of 4 tasks run nowhere now" in page.text()
+    assert "2 of 4 tasks run on no member now" in page.text()
     assert "The group is rebalancing" in page.text()
 
 
@@ -98,7 +98,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Chromium) -> None:
     page.press(ENTER)
     page.until("return document.getElementById('reason').textContent.length > 9", "the reason")
     assert "0_1 is active on B (" in page.text()
-    assert page.run(FOCUS) == "h-why", "where a screen reader goes on"
+    assert page.run(FOCUS) == "h-why", "where a screen reader continues"
     page.press(ESCAPE)
     assert page.run(FOCUS) == "B1 runs 0_1"
     assert page.run("return document.getElementById('why').hidden")

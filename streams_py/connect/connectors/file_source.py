@@ -86,7 +86,7 @@ class FileSourceTask(SourceTask):
         self._file = self._file or self._open(*self._resume)
         if self._file is None:
             return []
-        replaced = self._what_happened(self._file)  # checked before reading, so the lines read afterwards are complete
+        replaced = self._what_happened(self._file)  # checked first, so the next reads reach the old file's end
         if replaced is not None and self._settings.on_replaced == "fail":
             raise self._replaced(replaced, self._file.tell())
         settings, at, records = self._settings, self._file.tell(), list[SourceRecord]()
@@ -103,7 +103,7 @@ class FileSourceTask(SourceTask):
             if value is not None:
                 offset, key = {"position": at, "head": self._head(self._file, at)}, value.get(settings.key_field)
                 records.append(SourceRecord(self._partition, offset, settings.topic, value, key))
-        self._file.seek(at)  # part of a line may have been read after it
+        self._file.seek(at)  # part of the next line may have been read
         if replaced is not None and not records:
             _log.warning("%s: %s; reading it from its beginning", self._settings.file, replaced)
             self._file.close()

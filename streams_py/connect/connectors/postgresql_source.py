@@ -47,9 +47,7 @@ class PostgresqlSourceSettings(PostgresqlSettings):
     incrementing_column: Annotated[
         str, Field(min_length=1, description="column of increasing integers, such as an identity")
     ]
-    key_column: Annotated[str | None, Field(description="column of the record's key; default: incrementing.column")] = (
-        None
-    )
+    key_column: Annotated[str | None, Field(description="column of the key; default: incrementing.column")] = None
     batch_rows: Annotated[int, Field(ge=1, description="maximum number of records per poll")] = 1000
     poll_interval_ms: Annotated[int, Field(ge=1, description="interval between checks for more rows")] = 1000
 

@@ -214,9 +214,7 @@ class RestApi:
         patch = patch_of(await _json(request), name)
         changed = {**await self._do(self._herder.config, name), **patch}
         config = {key: value for key, value in changed.items() if value is not None}
-        await self._do(
-            self._herder.put_connector, name, config
-        )  # raises NotLeaderError on other workers than the leader
+        await self._do(self._herder.put_connector, name, config)  # NotLeaderError on other workers than the leader
         return JSONResponse(await self._do(self._info, name, config))
 
     async def delete_connector(self, request: Request) -> Response:

@@ -1,6 +1,6 @@
-// The grid of tasks and members. Everything that comes from the group goes in as text, never as markup.
+// The grid of tasks and members. Data of the group is inserted as text, never as markup.
 
-// A page of tasks: what a browser draws in a blink, for groups of a hundred members, too.
+// Size of a page of tasks. A browser draws it without delay, even with a hundred members.
 const ROWS_MIN = 25, ROWS_MAX = 200, CELLS = 6000;
 const number = new Intl.NumberFormat();
 
@@ -21,8 +21,8 @@ export class Grid {
     this.first = 0;
     this.rows = ROWS_MAX;
     this.wanted = "";
-    this.was = new Map(); // cell -> what stood in it, to mark what is new
-    this.current = null; // the cell that Tab leads to
+    this.was = new Map(); // cell -> its last content, to mark changes
+    this.current = null; // the cell that Tab focuses
     table.addEventListener("keydown", (event) => this.#key(event));
     table.addEventListener("focusin", (event) => this.#focus(event.target));
     table.addEventListener("click", (event) => {
@@ -40,7 +40,7 @@ export class Grid {
     this.first = Math.max(0, this.first + by * this.rows);
   }
 
-  // group, lags, restores: as they come from the server. Returns [first, last, all] of the rows shown.
+  // group, lags, restores: as sent by the server. Returns [first, last, all] of the rows shown.
   draw(group, lags, restores) {
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.at : null;
     const rows = group.tasks.filter((task) => this.#fits(task, group));
@@ -91,7 +91,7 @@ export class Grid {
     const name = element("th");
     name.scope = "row";
     name.append(this.#button(id, 0, id, "", `why is task ${id} where it is?`));
-    if (owner === null) name.append(element("span", leaving === null ? " nobody" : " withheld", "nobody"));
+    if (owner === null) name.append(element("span", leaving === null ? " no member" : " withheld", "nobody"));
     row.append(name);
     const marks = new Map();
     for (const [place, lag] of standbys) marks.set(place, ["standby", "S", lag]);
@@ -110,7 +110,7 @@ export class Grid {
         const progress = restored.get(`${id} ${member.label}`);
         const part = progress && progress.total ? Math.min(99, Math.floor((100 * progress.done) / progress.total)) : null;
         const text = part !== null ? `${mark[1]} ${part} %` : mark[2] ? `${mark[1]} \u2264 ${count(mark[2])}` : mark[1];
-        const says = { active: "runs", standby: "has a standby of", warmup: "warms up", leaving: "has to give up", coming: "is to run" }[kind];
+        const says = { active: "runs", standby: "has a standby of", warmup: "warms up", leaving: "must revoke", coming: "will run" }[kind];
         const behind = mark[2] === null ? "" : `, at most ${count(mark[2])} records behind`;
         const label = `${member.label} ${says} ${id}${part !== null ? `, ${part} % restored` : behind}`;
         cell.append(this.#button(id, place + 1, text, part !== null ? "restoring" : kind, label));

@@ -1,4 +1,4 @@
-// What the server says, part by part, and where it is shown.
+// The parts that the server sends, and their places on the page.
 
 import { Grid, count, element } from "./grid.js";
 
@@ -23,7 +23,7 @@ function fill(table, rows) {
   );
 }
 
-// Once for all parts that come together: a large group has twenty thousand cells.
+// Draws once for all parts that arrive together: a large group has twenty thousand cells.
 function drawGrid() {
   if (frame === null) frame = requestAnimationFrame(() => ((frame = null), drawNow()));
 }
@@ -47,18 +47,18 @@ function drawGroup() {
     `${group.state}${generation}; ${count(group.members.length)} members in ${count(processes)} processes, ` +
     `${count(group.tasks.length)} tasks`;
   const remarks = [...group.problems];
-  if (group.state !== "Stable" && group.state !== "Empty") remarks.unshift("The group is rebalancing: tasks stand where they last were.");
+  if (group.state !== "Stable" && group.state !== "Empty") remarks.unshift("The group is rebalancing: the page shows where tasks were before.");
   const idle = group.tasks.filter((task) => task[1] === null).length;
-  if (idle) remarks.unshift(`${count(idle)} of ${count(group.tasks.length)} tasks run nowhere now.`);
+  if (idle) remarks.unshift(`${count(idle)} of ${count(group.tasks.length)} tasks run on no member now.`);
   for (const next of group.next)
-    remarks.push(`Next rebalance: ${group.members[next.member].label} asks for it ${next.at ? `at ${clock(next.at)}` : "at once"}.`);
+    remarks.push(`Next rebalance: ${group.members[next.member].label} requests it ${next.at ? `at ${clock(next.at)}` : "immediately"}.`);
   at("remarks").replaceChildren(...remarks.map((text) => element("li", text)));
   at("remarks").hidden = remarks.length === 0;
   drawMembers();
   drawGrid();
 }
 
-// "app-<uuid>-StreamThread-1-consumer" without what all have in common.
+// "app-<uuid>-StreamThread-1-consumer" without the parts that all members share.
 function short(member, group) {
   const own = member.client.startsWith(`${group.group}-`) ? member.client.slice(group.group.length + 1) : member.client;
   return own.replace(/([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}-/, "$1\u2026 ").replace(/-consumer$/, "") || member.client;
@@ -94,8 +94,8 @@ function drawMembers() {
 function drawHistory() {
   const { events, rebalances, moves } = shown.history;
   at("no-events").textContent = events
-    ? rebalances.length ? "" : `Nothing is in ${events} yet.`
-    : "This group writes no events; Python applications do with assignment.events.level.";
+    ? rebalances.length ? "" : `Topic ${events} has no events yet.`
+    : "This group writes no events. Python applications write them with assignment.events.level.";
   at("rebalances").hidden = rebalances.length === 0;
   fill(
     "rebalances",
@@ -113,7 +113,7 @@ function drawHistory() {
   drawLine(rebalances);
   at("no-moves").hidden = moves.length > 0;
   at("moves").hidden = moves.length === 0;
-  fill("moves", moves.map((move) => [[clock(move.at)], [move.task], [move.from ?? "nobody", move.from ? "" : "nobody"], [move.to ?? "nobody", move.to ? "" : "nobody"]]));
+  fill("moves", moves.map((move) => [[clock(move.at)], [move.task], [move.from ?? "no member", move.from ? "" : "nobody"], [move.to ?? "no member", move.to ? "" : "nobody"]]));
   drawGrid();
 }
 
@@ -154,7 +154,7 @@ async function ask(task) {
     const said = await answer.json();
     text = answer.ok ? said.text : said.message;
   } catch {
-    text = "no answer from streams-py; is it still running?";
+    text = "no response from streams-py; check that it is still running";
   }
   if (asked !== task) return;
   at("reason").textContent = text;
@@ -193,4 +193,4 @@ const live = (text, isOff) => {
   at("live").classList.toggle("off", isOff);
 };
 updates.addEventListener("open", () => live("live", false));
-updates.addEventListener("error", () => live("not connected; trying again", true));
+updates.addEventListener("error", () => live("not connected; retrying", true));

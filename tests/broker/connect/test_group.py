@@ -1,4 +1,4 @@
-"""Workers of every mode in one group on a real broker: who holds what, fallback, and the way back."""
+"""Workers of every mode in one group on a real broker: assigned jobs, fallback, and the way back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = CONFIG.jobs
 
 
 class Worker:
-    """A member with a thread of its own that polls, as a worker's herder does."""
+    """A member with a thread that polls, like a worker's herder."""
 
     def __init__(self, broker: Broker, group: str, mode: Mode, lists: str | None = None) -> None:
         listed = None if lists is None else jobs(lists)
@@ -108,7 +108,7 @@ def start(kafka_broker: Broker, group: str) -> Iterator[Callable[..., Worker]]:
 
 
 def complete(*workers: Worker, mode: Mode) -> Callable[[], bool]:
-    """Everybody speaks ``mode``, and every job runs once."""
+    """Check that all members use ``mode``, and every job runs once."""
 
     def check() -> bool:
         held = [worker.running for worker in workers]

@@ -1,4 +1,4 @@
-"""Records of a source connector that a broker refuses."""
+"""Records of a source connector that a broker rejects."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _SINK = "tests.unit.connect.plugins:CollectingSink"
 
 
 class Cluster:
-    """Workers of one group in this process; the leader is asked as the REST interface would."""
+    """Workers of one group in this process. Requests go to the leader, as from the REST interface."""
 
     def __init__(self, broker: Broker) -> None:
         self._bootstrap = broker.bootstrap
@@ -78,7 +78,7 @@ class Cluster:
         found[0].put_tasks(name, configs)
 
     def ask(self, request: Callable[[Worker], None]) -> None:
-        """Ask whoever leads, as soon as somebody does."""
+        """Send a request to the leader, once there is a leader."""
 
         def asked() -> bool:
             for worker in self.workers:
@@ -90,7 +90,7 @@ class Cluster:
         until(asked, "a leader answers")
 
     def running(self, connector: str, tasks: int) -> Callable[[], bool]:
-        """Every job of a connector says that it runs."""
+        """Whether the status of every job of a connector is running."""
 
         def check() -> bool:
             status = self.workers[0].status(connector)
@@ -122,7 +122,7 @@ def _numbers(connector: str, part: str) -> list[int]:
 
 
 def _has_no_gap(numbers: list[int], at_least: int) -> bool:
-    """Every number up to the largest came; some may have come twice."""
+    """Check that every number up to the largest has arrived. Numbers may be repeated."""
     return len(numbers) > 0 and max(numbers) >= at_least and set(numbers) == set(range(max(numbers) + 1))
 
 

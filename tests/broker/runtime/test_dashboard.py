@@ -21,11 +21,11 @@ OWNERS = """return [...document.querySelectorAll('#grid tbody tr')].map((row) =>
 
 
 class Page:
-    """The command, and a browser at its page."""
+    """The command, and a browser that shows its page."""
 
     def __init__(self, app: Application, folder: Path) -> None:
         command = [sys.executable, "-m", "streams_py", "dashboard", "-g", app.id, "-b", app.broker.bootstrap, "-p", "0"]
-        # Whoever is started in the background by a shell ignores Ctrl-C, and so would what it starts.
+        # A process that a shell starts in the background ignores Ctrl-C, and so do its children.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         signal.signal(signal.SIGINT, before)
@@ -35,7 +35,7 @@ class Page:
         self.chromium.open(self.said.partition(" is shown at ")[2].split()[0])
 
     def end(self) -> int:
-        """As Ctrl-C does; the exit status."""
+        """Stop the command as Ctrl-C does. Returns the exit status."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(30)
 

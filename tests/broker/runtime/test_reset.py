@@ -1,4 +1,4 @@
-"""``streams-py reset`` on a real broker: the application begins again, and nothing else is touched."""
+"""``streams-py reset`` on a real broker: the application restarts from the beginning, others do not."""
 
 from __future__ import annotations
 

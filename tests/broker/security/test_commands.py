@@ -1,4 +1,4 @@
-"""Every command and service with a login and the fewest rights of the page; what is missing is named."""
+"""Every command and service with a login and the fewest documented rights. Errors name missing rights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOKING, RESET, READING, WRITING = "Looking at a group", "Reset", "Reading recor
 
 
 class Desk:
-    """A site whose application runs with every right, and an operator who has those of some tables."""
+    """A site whose application has every right, and an operator who has the rights of some tables."""
 
     def __init__(self, made: Site) -> None:
         self.site = made

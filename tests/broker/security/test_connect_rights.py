@@ -1,4 +1,4 @@
-"""A Connect worker and its connectors do their work with the rights of the page; what a task is missing is named."""
+"""A Connect worker and its connectors with the documented rights. Errors of tasks name missing rights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLUGINS = "tests.broker.connect.system.plugins"
 
 
 def settings_of(made: Site, but: Callable[[Line], bool] = lambda line: False) -> WorkerSettings:
-    """Of a worker whose user has the rights of the page and no others, except some."""
+    """Settings of a worker whose user has only the documented rights, without some of them."""
     keys = made.login("SCRAM-SHA-512")
     storage = {f"{kind}.storage.topic": f"{made.id}-{kind}" for kind in ("config", "offset", "status")}
     made.names |= {f"<{key}>": name for key, name in storage.items()}
@@ -47,7 +47,7 @@ def settings_of(made: Site, but: Callable[[Line], bool] = lambda line: False) ->
 
 
 def ask(process: WorkerProcess, method: str, path: str, body: Any = None) -> Any:
-    """The answer, as soon as the group is at rest."""
+    """Return the response, as soon as the group is stable."""
     answers: list[httpx.Response] = []
 
     def answered() -> bool:

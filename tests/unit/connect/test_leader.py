@@ -99,7 +99,7 @@ def test_jobs_that_run_nowhere_are_named_once(caplog: pytest.LogCaptureFixture) 
         _, led = lead(Mode.STATIC, CS1, {"a": 4}, static_connectors=frozenset())
     assert led is not None
     assert led.unassignable == jobs("connector1 connector1-0")
-    assert "2 jobs run nowhere" in caplog.text
+    assert "2 jobs run on no worker" in caplog.text
     assert "connector1, connector1-0" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""What the page's server answers, and to whom."""
+"""The responses of the page's server, and the callers that it accepts."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_port_in_use_is_one_sentence(board: Board) -> None:
 
 
 def test_pages_that_are_gone_before_their_first_line_take_no_place(board: Board) -> None:
-    """A browser that closes a tab at once: the answer never begins, so nothing ends either."""
+    """A browser closes a tab immediately: the response never starts, so it does not end either."""
     app = dashboard_app(board, Explainer())
     scope = {"type": "http", "method": "GET", "path": "/updates", "headers": [], "query_string": b""}
 

@@ -1,4 +1,4 @@
-"""The reader behind the page: what it shows of a group that changes under it."""
+"""The reader behind the page: the content of the board while the group changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def two_members() -> FakeCluster:
 
 
 class Shown:
-    """What a board has."""
+    """Return the content of a board."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -72,7 +72,7 @@ def watcher(cluster: FakeCluster, board: Board) -> Iterator[GroupWatcher]:
 
 
 def test_events_topic_that_is_not_there_is_refused(cluster: FakeCluster, board: Board) -> None:
-    with pytest.raises(StreamsError, match=r"there is no topic app-events to read events from"):
+    with pytest.raises(StreamsError, match=r"events topic app-events does not exist"):
         GroupWatcher(cluster, "app", board, events_topic="app-events")
 
 
@@ -87,14 +87,16 @@ def test_everything_is_shown_at_once_and_lags_soon_after(watcher: GroupWatcher, 
 def test_the_look_after_a_change_shows_it_and_comes_within_a_second(
     board: Board, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other half of "seen within two seconds": between two looks of the command there is one rest, and the first
-    answer that knows of the change is on the board before the next rest. How long a look takes is measured by the
-    benchmark ``inspect``."""
+    """A change is visible within two seconds: there is one pause between two rounds of the command.
+
+    The first response with the change is on the board before the next pause. The benchmark ``inspect`` measures the
+    duration of a round.
+    """
     rests: list[float | None] = []
     shown: list[dict[str, str | None]] = []
 
     class Rests(threading.Event):
-        """In the second rest a member is killed; after the third, the reader ends."""
+        """Kill a member in the second pause. Stop the reader after the third."""
 
         def wait(self, timeout: float | None = None) -> bool:
             rests.append(timeout)
@@ -123,7 +125,7 @@ def test_the_look_after_a_change_shows_it_and_comes_within_a_second(
 def test_members_that_are_gone_run_nothing_while_the_group_rebalances(
     watcher: GroupWatcher, board: Board, cluster: FakeCluster, state: str
 ) -> None:
-    """During a rebalance the coordinator hands out no subscriptions, and assignments of before."""
+    """During a rebalance the coordinator returns no subscriptions, and the old assignments."""
     shown = Shown(board)
     assignment = b"" if state == "PreparingRebalance" else cluster.described.members[0].assignment
     first = cluster.described.members[0]._replace(subscription=b"", assignment=assignment)
@@ -191,10 +193,10 @@ def test_a_board_tells_each_listener_what_it_has_not_seen() -> None:
         assert await early.changes(5) == [("group", '{"n":1}')]
         board.publish("group", {"n": 2})
         board.publish("group", {"n": 3})
-        assert await early.changes(5) == [("group", '{"n":3}')], "steps that nobody waited for are left out"
+        assert await early.changes(5) == [("group", '{"n":3}')], "versions that no listener waited for are skipped"
         assert await late.changes(5) == [("group", '{"n":3}')]
         board.publish("group", {"n": 3})
-        assert await early.changes(0.05) == [], "the same again is no news"
+        assert await early.changes(0.05) == [], "unchanged content does not wake listeners"
         board.leave(early)
         board.close()
         assert await late.changes(5) == []

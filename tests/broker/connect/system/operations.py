@@ -1,4 +1,4 @@
-"""The steps of the system tests: what an operator does, and what must hold after it."""
+"""The steps of the system tests: operations of an operator, and checks after each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TASKS = {_A: 3, _B: 3, _SINK: 2}
 
 
 class Operations:
-    """One group, step after step. Each ends with the group at rest and records flowing."""
+    """One group, step by step. Each step ends with a stable group and flowing records."""
 
     def __init__(self, workers: Workers, flow: Flow) -> None:
         self.workers = workers
@@ -36,7 +36,7 @@ class Operations:
         self._settle()
 
     def st_2(self) -> None:
-        """One after the other becomes static, without lists."""
+        """The workers become static one by one, without lists."""
         for name in ("w1", "w2", "w3"):
             assert self._group()["protocol"] == self.mode
             self.workers.restart(name, "static")
@@ -44,19 +44,19 @@ class Operations:
         assert self._group()["protocol"] == "static"
 
     def st_3(self) -> None:
-        """A worker with a connector in its list: that one moves, and nothing else."""
+        """A worker lists a connector: only that connector moves."""
         with self._only_moves(_A):
             self.workers.start("w4", connectors=_A)
             self._settle({_A: "w4"})
 
     def st_4(self) -> None:
-        """A worker with a task in its list."""
+        """A worker lists a task."""
         with self._only_moves(f"{_A}-0", balancing=True):
             self.workers.start("w5", tasks=f"{_A}-0")
             self._settle({_A: "w4", f"{_A}-0": "w5"})
 
     def st_5(self) -> None:
-        """A second lister gets nothing until the first one leaves; then at once, and it keeps it."""
+        """A second worker with the same list gets the job as soon as the first one leaves, and keeps it."""
         with self._only_moves():
             self.workers.start("w6", connectors=_A, tasks=f"{_A}-0")
             self._settle({_A: "w4", f"{_A}-0": "w5"})
@@ -93,14 +93,14 @@ class Operations:
                 self._settle(self._all_static())
 
     def st_9(self) -> None:
-        """The only lister of jobs is killed and comes back: it gets them as it joins."""
+        """The only worker that lists some jobs is killed and restarted: it gets them when it joins."""
         with self._no_delay(), self._only_moves(_B, _SINK, f"{_A}-1", f"{_A}-2", f"{_SINK}-0"):
             self.workers.kill("w7")
             self.workers.restart("w7")
             self._settle(self._all_static())
 
     def st_10(self) -> None:
-        """A worker without lists takes over what a lister left, after the delay, and gives it back."""
+        """A worker without lists takes over listed jobs after the delay, and returns them later."""
         self.workers.start("w1")
         self._settle(self._all_static())
         of_w8 = [job for job, name in self._all_static().items() if name == "w8"]
@@ -114,7 +114,7 @@ class Operations:
         self._settle(self._all_static())
 
     def st_11(self) -> None:
-        """One worker of an older protocol: lists are out of force for all, until it is back."""
+        """One worker uses an older protocol: lists apply to no worker until it has been changed back."""
         self.workers.restart("w4", "sessioned")
         self._settle()
         assert self._group()["protocol"] == "sessioned"
@@ -126,7 +126,7 @@ class Operations:
             assert placement[job] == self.workers.id_of(name)
 
     def st_12(self) -> None:
-        """A connector that nobody lists runs nowhere, and that is said; then somebody lists it."""
+        """A connector that no worker lists runs on no worker, which is reported. Then a worker lists it."""
         self._tasks["extra"] = 1
         self._create("extra", f"{_PLUGINS}:SequenceSource", topic=self._flow.topic)
         until(lambda: [job["job"] for job in self._group()["unassigned"]] == ["extra"], "it has no worker")
@@ -139,7 +139,7 @@ class Operations:
         self._settle({"extra": "w9", "extra-0": "w9"})
 
     def st_13(self) -> None:
-        """Workers whose lists are empty, or name nothing that there is: idle, and of use for requests."""
+        """Workers with empty lists or lists of unknown jobs are idle, and answer requests."""
         with self._only_moves():
             self.workers.start("w10", connectors="")
             self.workers.start("w11", tasks="nope-0")
@@ -157,7 +157,7 @@ class Operations:
         self._settle()
 
     def st_14(self) -> None:
-        """Leaders leave, one after the other, while there are static workers, others, and both."""
+        """Leaders leave one by one, in groups with static workers, with other workers, and with both."""
         for added in ("w1", None, "w2"):
             if added:
                 self.workers.start(added)
@@ -173,7 +173,7 @@ class Operations:
         self._settle()
 
     def lose_the_leader(self) -> None:
-        """The leader stops, another one takes over, and it comes back: what is listed is where it was."""
+        """The leader stops, another worker takes over, and it returns: listed jobs are where they were."""
         listed = [job for worker in self._group()["workers"] if worker["static"] for job in _all(worker["static"])]
         before = self.workers.placement()
         left = self._leader()
@@ -188,7 +188,7 @@ class Operations:
         }
 
     def st_15(self) -> None:
-        """A listed connector is deleted, made again, and gets more tasks and fewer."""
+        """A listed connector is deleted and created again, and gets more tasks and fewer tasks."""
         config = self.workers.ask("GET", f"/connectors/{_B}/config")
         del self._tasks[_B]
         self.workers.ask("DELETE", f"/connectors/{_B}")
@@ -201,8 +201,10 @@ class Operations:
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def _settle(self, static: dict[str, str] | None = None) -> None:
-        """The group comes to rest: everything runs, listed jobs where they are expected, the rest evenly; and then
-        records flow, and nothing has run twice."""
+        """Wait until the group is stable, with all jobs running, and records flow. No job may have run twice.
+
+        Listed jobs must be on the expected workers, and the others evenly distributed.
+        """
         wanted = {job: self.workers.id_of(name) for job, name in (static or {}).items()}
 
         def at_rest() -> bool:
@@ -218,7 +220,7 @@ class Operations:
         self.workers.check_nothing_ran_twice()
 
     def _runs(self, group: Any) -> bool:
-        """Statuses say what the leader says."""
+        """Statuses agree with the leader's view."""
         led = {job: worker["worker_id"] for worker in group["workers"] for job in _all(worker["jobs"])}
         return group["delay_ms"] == 0 and led.keys() == set(self._jobs()) and self.workers.placement() == led
 
@@ -247,7 +249,7 @@ class Operations:
 
     @contextmanager
     def _only_moves(self, *jobs: str, balancing: bool = False) -> Iterator[None]:
-        """Only these start anew inside; with ``balancing`` as many others as even loads ask for (one here)."""
+        """Inside, only these jobs are restarted, and with ``balancing`` one more job for even loads."""
         before = len(self.workers.events())
         yield
         started = Counter(job for event, _, job in self.workers.events()[before:] if event == "start")
@@ -286,7 +288,7 @@ class Operations:
         return {job: "w8" if job in tasks_of_w8 else "w7" for job in self._jobs()} | self._shared()
 
     def _shared(self) -> dict[str, str]:
-        """Where the jobs are that several workers list: on one of them, and there they stay."""
+        """Return the workers of jobs that several workers list. Such jobs stay on one of them."""
         listers = {_A: ("w4", "w6"), f"{_A}-0": ("w5", "w6")}
         names = {worker.id: name for name, worker in self.workers.alive.items()}
         placement = self.workers.placement()

@@ -30,7 +30,7 @@ def _append(path: Path, text: str) -> None:
 
 
 class _Noting:
-    """``start`` and ``stop`` of a connector."""
+    """Writes an event for ``start`` and ``stop`` of a connector."""
 
     def start(self, props: Mapping[str, str]) -> None:
         self._props = dict(props)

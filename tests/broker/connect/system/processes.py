@@ -1,4 +1,4 @@
-"""A group of worker processes, started from configuration files and asked over REST, as an operator would."""
+"""A group of worker processes, started from configuration files and used over REST, like an operator."""
 
 from __future__ import annotations
 
@@ -46,21 +46,23 @@ class WorkerProcess:
 
 
 def _client() -> httpx.Client:
-    """For all requests: to make one reads all certificates of this machine. Each has a connection of its own; those
-    that are kept may end while a request is on its way."""
+    """Create one client for all requests, because each new client reads all certificates of the host.
+
+    Each request opens its own connection: a kept connection may end during a request.
+    """
     return httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 @dataclass
 class Workers:
-    """Workers by name. A worker that is started again has its old address, and its old lists unless told otherwise."""
+    """Workers by name. A restarted worker has its old address, and its old lists unless new ones are given."""
 
     broker: Broker
     folder: Path
     group: str
     delay_ms: int = 2_000
     session_ms: int = 15_000
-    """A worker that is killed and started again is back within it, also on a busy machine."""
+    """A killed worker can be restarted within this time, even on a busy machine."""
     alive: dict[str, WorkerProcess] = field(default_factory=dict)
     _before: dict[str, WorkerProcess] = field(default_factory=dict)
     _rest: httpx.Client = field(default_factory=_client)
@@ -101,7 +103,7 @@ class Workers:
         return worker
 
     def restart(self, name: str, mode: str | None = None) -> WorkerProcess:
-        """With the lists that it had."""
+        """Start the worker again, with its old lists."""
         before = self._before[name]
         if name in self.alive:
             self.stop(name)
@@ -109,7 +111,7 @@ class Workers:
         return self.start(name, mode or before.mode, **lists)
 
     def stop(self, name: str) -> None:
-        """In order, as SIGTERM does."""
+        """Stop the worker in order, with SIGTERM."""
         worker = self.alive.pop(name)
         worker.process.terminate()
         assert worker.process.wait(_END_S) == 0, worker.log.read_text()[-3000:]
@@ -150,7 +152,7 @@ class Workers:
     # -- over REST -----------------------------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, body: Any = None, of: str | None = None) -> Any:
-        """The answer of a worker, of any one by default; a rebalance and a worker that starts are waited for."""
+        """Return a worker's response. Waits during a rebalance and for a starting worker. Default: any worker."""
         answers: list[httpx.Response] = []
 
         def answered() -> bool:
@@ -168,7 +170,7 @@ class Workers:
         return answers[0].json() if answers[0].content else None
 
     def placement(self) -> dict[str, str]:
-        """Job to worker, of all jobs that say they run somewhere."""
+        """Return the worker of each job whose status is running."""
         found: dict[str, str] = {}
         for name, of in self.ask("GET", "/connectors?expand=status").items():
             status = of["status"]
@@ -179,7 +181,7 @@ class Workers:
     # -- what jobs say -------------------------------------------------------------------------------------------------
 
     def events(self) -> list[tuple[str, int, str]]:
-        """(start, stop or killed; process id; job) in the order in which they happened."""
+        """Return (start, stop or killed; process id; job), in the order of events."""
         try:
             lines = (self.folder / "jobs.log").read_text().splitlines()
         except FileNotFoundError:
@@ -188,7 +190,7 @@ class Workers:
         return [(event, int(pid), job) for event, pid, job in split]
 
     def check_nothing_ran_twice(self) -> None:
-        """Between two starts of a job it has stopped, or its process was killed."""
+        """Check that between two starts a job has stopped, or its process was killed."""
         running: dict[str, int] = {}
         for event, pid, job in self.events():
             if event == "killed":
@@ -234,7 +236,7 @@ class Flow:
                 self.arrived[name, task].add(n)
 
     def check(self, sequences: dict[str, int], more: int = 10) -> None:
-        """Every sequence of these sources (tasks by connector) grows by ``more``, on both sides, without a gap."""
+        """Wait until every sequence of these sources (tasks by connector) has grown by ``more`` without a gap."""
         self.read()
         wanted = [(name, task) for name, tasks in sequences.items() for task in range(tasks)]
         goals = {key: max(self.written[key], default=-1) + more for key in wanted}

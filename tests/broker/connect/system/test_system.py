@@ -15,7 +15,7 @@ from tests.broker.connect.system.processes import Flow, Workers
 pytestmark = pytest.mark.broker
 
 _ALWAYS = ("1", "2", "3", "4", "5", "7", "8", "9")
-"""7 is what 8 begins with."""
+"""Step 8 starts with step 7."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def operations(workers: Workers) -> Iterator[Operations]:
 
 
 def _play(operations: Operations, steps: tuple[str, ...], mode: str, then: Callable[[], None] | None = None) -> None:
-    """The steps, with ``then`` after each from the first static worker on."""
+    """Run the steps. After the first static worker, call ``then`` after each step."""
     operations.mode = mode
     for number in steps:
         step: Callable[[], None] = getattr(operations, f"st_{number}")

@@ -1,4 +1,4 @@
-"""``streams-py inspect`` beside a Java and a Python member: what it shows is what they do."""
+"""``streams-py inspect`` of a group with a Java and a Python member shows their actual work."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
     assert all(task["outlook"] == "stays" and task["is_as_decided"] for task in explained["tasks"]), explained
     assert {len(task["decided"]["standbys"]) for task in explained["tasks"] if task["task"].startswith("1_")} == {1}
     assert decided_again(app, capsys) == {"recorded": 0, "high_availability": 0}
-    assert seen()["generation"] == group["generation"], "nobody joined"
+    assert seen()["generation"] == group["generation"], "no member joined"
 
     python.kill()
     app.until(lambda: len(seen()["members"]) == 1, "the killed member to be gone")
@@ -86,7 +86,7 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
 
 
 def decided_again(app: Application, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
-    """``streams-py backtest --live``: how many tasks each candidate would move."""
+    """Return how many tasks each candidate of ``streams-py backtest --live`` would move."""
     orders = Orders([parse_candidate("recorded"), parse_candidate("builtin:high_availability")])
     began = time.monotonic()
     status = decide_live(app.id, app.broker.bootstrap, None, assumed=None, orders=orders, as_json=True)

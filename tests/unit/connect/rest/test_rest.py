@@ -81,8 +81,8 @@ def test_connectors_are_created_listed_changed_and_deleted(client: TestClient, g
     body_of(client.patch("/connectors/c/config", json={"more": None}))
     assert body_of(client.get("/connectors/c/config")) == {"connector.class": "d:E", "name": "c"}
     assert client.delete("/connectors/c").status_code == 204
-    assert "no connector c" in message_of(client.get("/connectors/c"), 404)
-    assert "no connector c" in message_of(client.delete("/connectors/c"), 404)
+    assert "connector c does not exist" in message_of(client.get("/connectors/c"), 404)
+    assert "connector c does not exist" in message_of(client.delete("/connectors/c"), 404)
 
 
 def test_statuses_tasks_and_offsets_have_the_shapes_of_kafka_connect(client: TestClient, group: Group) -> None:

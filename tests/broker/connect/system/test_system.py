@@ -15,7 +15,7 @@ from tests.broker.connect.system.processes import Flow, Workers
 pytestmark = pytest.mark.broker
 
 _ALWAYS = ("1", "2", "3", "4", "5", "7", "8", "9")
-"""Step 8 starts with step 7."""
+"""Step 8 continues from the end of step 7."""
 
 
 @pytest.fixture

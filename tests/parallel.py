@@ -16,7 +16,15 @@ from xdist.workermanage import WorkerController
 
 __all__ = ["Sharing", "place_of", "turn_of"]
 
-_TURNS = ("tests/spark/", "tests/broker/", "tests/contract/", "tests/embedded/", "")
+_TURNS = (
+    "tests/spark/",
+    "tests/broker/",
+    "tests/contract/",
+    "tests/embedded/",
+    "tests/docs/",
+    "tests/unit/simulation/",
+    "",
+)
 
 
 def place_of(nodeid: str) -> str:
@@ -25,7 +33,7 @@ def place_of(nodeid: str) -> str:
 
 
 def turn_of(nodeid: str) -> int:
-    """Return the sort key: units that wait for other processes come first."""
+    """Return the sort key: units that wait for other processes come first, then those with long files."""
     return next(turn for turn, folder in enumerate(_TURNS) if nodeid.startswith(folder))
 
 

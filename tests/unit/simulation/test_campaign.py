@@ -36,11 +36,11 @@ def explain(campaign: Campaign) -> str:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_group_keeps_its_promises_under_every_assignor(assignor: str) -> None:
-    campaign = run_campaign(range(1, 13), assignor=assignor, processes=1)
+    campaign = run_campaign(range(1, 9), assignor=assignor, processes=1)
     assert not campaign.findings, explain(campaign)
     assert campaign.exit_code == 0
-    assert campaign.schedules == 12
-    assert campaign.rebalances > 100
+    assert campaign.schedules == 8
+    assert campaign.rebalances > 60
     expected = CHECKED if assignor == "high_availability" else CHECKED - {"A7"}
     assert expected <= {promise for promise, times in campaign.checked.items() if times}
 
@@ -192,7 +192,7 @@ def test_drawn_schedules_contain_every_kind_of_misfortune() -> None:
 PROGRAM = """
 from streams_py.testing.simulator import run_schedule
 from streams_py.testing.simulator.campaign import schedule_of
-for seed in range(60, 76):
+for seed in range(60, 68):
     result = run_schedule(schedule_of(seed))
     print(seed, result.fingerprint, result.rebalances, result.steps, [str(v) for v in result.violations])
 """
@@ -210,7 +210,7 @@ def test_every_byte_of_a_group_is_the_same_under_every_hash_seed() -> None:
         for seed in ("0", "4242")
     }
     assert len(outputs) == 1
-    assert len(outputs.pop().splitlines()) == 16
+    assert len(outputs.pop().splitlines()) == 8
 
 
 def test_campaign_on_two_processes_adds_up_to_that_on_one() -> None:

@@ -1,5 +1,5 @@
-"""Tables about the rebalances and tasks of a group, computed from its assignment events.
+"""Computes tables about the rebalances and tasks of a group from its assignment events.
 
-Everything here but :mod:`~streams_py.telemetry.bronze` is plain Python over plain values, without Spark: one fold
-over the events of a group, in order, whose state can be written down at the end of a day and taken up again.
+The core is one fold over the events of a group, in order. Its state can be saved at the end of a day and loaded again.
+Nothing here needs Spark.
 """

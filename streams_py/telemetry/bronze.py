@@ -1,7 +1,7 @@
-"""Events as they came, one row per record: the first table, from which all others can be made again.
+"""Bronze: the table of raw events, one row per record, from which all other tables can be built again.
 
-A record that cannot be read, or is of a version that this program does not know, is kept with the reason and goes no
-further; a newer program may read it from here.
+A record that cannot be parsed, or that has an unknown version, is kept with the reason and is not processed further. A
+newer version of this library may process it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ READ: Final = (
     "status string, reason string, group string, append_ms bigint, topic string, partition int, offset bigint, "
     "kind string, rebalance_id string, part int, parts int, value binary"
 )
-"""``part`` is 0 for what is no part of a rebalance."""
+"""Columns that are parsed from a record. ``part`` is 0 for events that are not part of a rebalance."""
 
 BRONZE: Final = f"{READ}, place_ms bigint, day int"
-"""``place_ms`` is the largest append time of the partition so far, see :mod:`streams_py.telemetry.order`; ``day`` is
-counted from 1970-01-01, by that."""
+"""Columns of bronze. ``place_ms`` is the largest append time of the group in the partition so far, see
+:mod:`streams_py.telemetry.order`. ``day`` is the day of ``place_ms``, counted from 1970-01-01."""
 
 _LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999. Producers of a topic with CreateTime may set any time; one that is none moves no place."""
+"""The end of the year 9999. Producers of a topic with CreateTime may set any time; a time out of range counts as 0."""
 
 _ARROW: Final[Any] = pa.schema(
     [
@@ -53,7 +53,7 @@ _ARROW: Final[Any] = pa.schema(
 
 
 def bronze_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """Arrow batches with ``topic partition offset timestamp_ms value`` as rows of :data:`READ`, batch by batch."""
+    """Convert Arrow batches with ``topic partition offset timestamp_ms value`` to batches of :data:`READ`."""
     for batch in batches:
         columns = {name: batch.column(name).to_pylist() for name in ("timestamp_ms", "value")}
         rows = [_read(value) for value in columns["value"]]

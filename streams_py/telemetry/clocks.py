@@ -1,11 +1,11 @@
-"""The clocks of processes against the broker's.
+"""Estimates the clock errors of processes relative to the broker.
 
-Every record has the writer's time and, appended by the broker, the broker's. Their difference is the writer's clock
-error plus the delay of sending, which is never negative; so the smallest difference of an hour is close to the clock
-error alone. How close, the second smallest tells: it is there by the same reasoning, and independent of the first.
+Every record has the time of its writer, and the append time of the broker. The difference is the error of the writer's
+clock plus the delay of sending, which is never negative. So the smallest difference of an hour is close to the clock
+error. The second smallest difference is an independent estimate, so the distance of the two shows the precision.
 
-When the broker's clock itself goes back (another broker leads the partition now), or producers set the times, that is
-seen: by as much as append times went back within the hour, nothing is certain.
+The broker's clock may go back (another broker leads the partition), or producers may set the times. The largest step
+back of append times within an hour is then added to the uncertainty.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _DAY_MS: Final = 86_400_000
 
 
 class Clocks:
-    """Skews of the processes of one group, over a sliding hour of append time.
+    """The clock errors of the processes of one group, over a sliding hour of append time.
 
-    Of the differences of an hour only those are kept that can still be the smallest or second smallest of it: one that
-    two later ones undercut never will.
+    Only differences that can still become the smallest or second smallest of an hour are kept. A difference with two
+    smaller later ones cannot.
     """
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
@@ -35,20 +35,22 @@ class Clocks:
         self._now_ms = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values: (time, difference, number of later ones that undercut it) by process; and how far append
-        times went back, and until when that counts."""
+        """Return plain values: process -> (time, difference, number of smaller later differences), and the step back.
+
+        The step back of append times is a pair: its size in ms, and the time until which it counts.
+        """
         kept = {process: self._kept[process] for process in sorted(self._kept)}
         return {"kept": kept, "back": [self._back_ms, self._back_until_ms]}
 
     def seen(self, append_ms: int, now_ms: int) -> None:
-        """A record; ``now_ms`` is the largest append time so far."""
+        """Process the append time of a record. ``now_ms`` is the largest append time so far."""
         self._now_ms = now_ms
         back_ms = now_ms - append_ms
         if back_ms > 0 and (back_ms >= self._back_ms or now_ms > self._back_until_ms):
             self._back_ms, self._back_until_ms = back_ms, now_ms + _WINDOW_MS
 
     def note(self, process: str, at_ms: int, append_ms: int, now_ms: int) -> None:
-        """An event of a process, after :meth:`seen`."""
+        """Process an event of a process, after :meth:`seen`."""
         difference = append_ms - at_ms
         entries = self._kept.setdefault(process, [])
         for entry in entries:
@@ -58,17 +60,17 @@ class Clocks:
         entries.append([now_ms, difference, 0])
 
     def forget(self, now_ms: int) -> None:
-        """Drop processes that have been silent for the whole day that ends at ``now_ms``."""
+        """Remove processes without an event in the day that ends at ``now_ms``."""
         for process in list(self._kept):
             if self._kept[process][-1][0] <= now_ms - _DAY_MS:
                 del self._kept[process]
 
     def knows(self, process: str) -> bool:
-        """Whether anything is known of a process."""
+        """Whether a process is known."""
         return process in self._kept
 
     def skew_ms(self, process: str) -> tuple[int, int]:
-        """(what to add to the process's time to get the broker's, how far that may be off, at least 1)."""
+        """Return the ms to add to the process's time to get the broker's, and the uncertainty in ms (at least 1)."""
         differences = sorted(entry[1] for entry in self._kept[process])
         off = differences[1] - differences[0] if len(differences) > 1 else 1
         back_ms = self._back_ms if self._now_ms <= self._back_until_ms else 0

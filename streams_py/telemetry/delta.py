@@ -1,9 +1,9 @@
-"""Tables in Delta Lake's format, for those who have it: what a session needs, and which files make up a table.
+"""Optional tables in Delta Lake's format: the settings of a session, and the files of a table.
 
-The jar belongs to one minor version of Spark and is not part of PySpark; the package ``delta-spark`` names it. A job
-that replaces days does so in one commit per table, so no reader ever finds a folder gone.
+The jar of Delta Lake belongs to one minor version of Spark and is not part of PySpark. The package ``delta-spark`` has
+its version. A job that replaces days does so in one commit per table, so readers never find a folder missing.
 
-Reading needs neither Spark nor the jar: the log says which files count.
+Reading needs neither Spark nor the jar: the log of a table lists its files.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["check_delta", "delta_files", "delta_settings", "is_delta"]
 
 _LOG: Final = "_delta_log"
-_REMEDY: Final = "install the delta-spark that belongs to this PySpark, or use --format parquet"
+_REMEDY: Final = "install the delta-spark version for this PySpark, or use --format parquet"
 
 
 def delta_settings() -> dict[str, str]:
-    """Spark settings for a new session. ConfigError when ``delta-spark`` is not installed."""
+    """Return Spark settings for a new session. Raises ConfigError when ``delta-spark`` is not installed."""
     try:
         version = metadata.version("delta-spark")
     except metadata.PackageNotFoundError:
@@ -40,24 +40,24 @@ def delta_settings() -> dict[str, str]:
 
 
 def check_delta(spark: SparkSession, path: str) -> None:
-    """ConfigError when this session cannot read and write Delta tables."""
+    """Raise ConfigError when this session cannot read and write Delta tables."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
     try:
         spark.read.format("delta").load(path)
-    except (PySparkException, Py4JError) as error:  # a table that is not there yet is one of them
+    except (PySparkException, Py4JError) as error:  # also if the table does not exist yet, which is not a problem
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise ConfigError(f"this Spark session has no Delta Lake: {_REMEDY}") from None
 
 
 def is_delta(folder: Path) -> bool:
-    """Whether a folder holds a Delta table."""
+    """Whether a folder is a Delta table."""
     return (folder / _LOG).is_dir()
 
 
 def delta_files(folder: Path) -> list[str]:
-    """The data files of the table's latest version, sorted."""
+    """Return the data files of the table's latest version, sorted."""
     log = folder / _LOG
     version, live = _checkpoint(log)
     for commit in sorted(log.glob("*.json")):
@@ -72,7 +72,7 @@ def delta_files(folder: Path) -> list[str]:
 
 
 def _checkpoint(log: Path) -> tuple[int, set[str]]:
-    """What the last checkpoint says: its version (-1: there is none), and the files of that version."""
+    """Return the version of the last checkpoint (-1 without one), and the files of that version."""
     import pyarrow.parquet as pq
 
     try:

@@ -1,13 +1,13 @@
-"""How long nobody processed a task while it changed hands: from the last record on one member to the first on another.
+"""Measures gaps in the processing of tasks, from the last record on one member to the first on another.
 
-The two times come from two clocks, corrected by :mod:`streams_py.telemetry.clocks`; ``skew_bound_ms`` says how far
-the result may be off. A negative gap stays negative: hiding it would hide the bound. On one process the monotonic
-clock is used, and the bound is 0. A task that stayed where it was has a gap, too (``kind`` is ``untouched``): from the
-last record before the rebalance was over to the first one after.
+The two times come from two clocks, corrected by :mod:`streams_py.telemetry.clocks`. ``skew_bound_ms`` is the largest
+possible error. A negative gap stays negative, because a corrected value would hide the error. Within one process the
+monotonic clock is used, and the bound is 0. A task that stays also has a gap (``kind`` is ``untouched``): from the last
+record before the end of the rebalance to the first record after it.
 
-The last record may be told of late: a process that was frozen hears that it has lost its tasks when somebody else has
-them already. So a first record without an end before it waits for one; and an end that comes behind the beginning of
-somebody else is not the end of that one's work.
+The event about a last record may be late: a process that was frozen notices that it has lost its tasks when another
+process already runs them. So a first record without a known last record waits for one. A last record that is reported
+after another process has started belongs to the earlier owner.
 
 A pause needs input that waits. ``gap_ms`` is all the time between the two records. ``paused_ms`` is the part of it in
 which the task had input, and 0 if it had none. The second record arrived after its own timestamp, and after the last
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Downtimes:
-    """Last records that wait for a first one, and the last beginnings, by task of one group."""
+    """The last records that wait for a first record, and the last starts of processing, by task of one group."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class Downtimes:
         self._begun: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in (begun or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Tasks that nobody processes, as a checkpoint keeps them."""
+        """Return the tasks that no process runs, for a checkpoint."""
         return {task: self._waiting[task] for task in sorted(self._waiting)}
 
     def begun_to_json(self) -> dict[str, Any]:
-        """Who has begun to process each task, as a checkpoint keeps it."""
+        """Return the process that has started to process each task, for a checkpoint."""
         return {task: self._begun[task] for task in sorted(self._begun)}
 
     def last_record(self, envelope: Envelope, event: TaskEvent, clocks: Clocks) -> Row | None:
-        """Processing ended somewhere; the gap, if it went on elsewhere before this was told."""
+        """Process the event about a last record. Returns the gap if another process has already started."""
         if event.last_mono_us is None:
             return None
         skew_ms, bound_ms = clocks.skew_ms(envelope.process)
@@ -63,7 +63,11 @@ class Downtimes:
         }
         task = str(event.task)
         begun = self._begun.get(task)
-        if begun is None or _who(begun) == _who(last) or last["at_ms"] > begun["at_ms"] + begun["bound_ms"] + bound_ms:
+        if (
+            begun is None
+            or _process_run(begun) == _process_run(last)
+            or last["at_ms"] > begun["at_ms"] + begun["bound_ms"] + bound_ms
+        ):
             self._begun.pop(task, None)
             self._waiting[task] = last
             return None
@@ -75,7 +79,7 @@ class Downtimes:
     def first_record(
         self, envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_id: str | None
     ) -> Row | None:
-        """Processing began somewhere, or went on; the gap, if its other end is known."""
+        """Process the event about a first record. Returns the gap if the last record is known."""
         if event.last_mono_us is not None:
             return _untouched(envelope, event, clocks, rebalance_id)
         task = str(event.task)
@@ -95,13 +99,13 @@ class Downtimes:
         return None if last is None else _moved(task, last, first)
 
 
-def _who(entry: Mapping[str, Any]) -> tuple[str, str]:
+def _process_run(entry: Mapping[str, Any]) -> tuple[str, str]:
     return entry["process"], entry["run"]
 
 
 def _moved(task: str, last: Mapping[str, Any], first: Mapping[str, Any]) -> Row:
     gap_ms, bound_ms = first["at_ms"] - last["at_ms"], first["bound_ms"] + last["bound_ms"]
-    if _who(last) == _who(first):
+    if _process_run(last) == _process_run(first):
         gap_ms, bound_ms = (first["mono_us"] - last["mono_us"]) // 1000, 0
     return {
         "rebalance_id": first["rebalance_id"],
@@ -137,7 +141,7 @@ def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_i
 
 
 def _waited_ms(event: TaskEvent) -> int | None:
-    """Return how long the first record can have waited at most, as far as its reader knows; None if unknown."""
+    """Return the longest time that the first record can have waited, as its reader knows it; None if unknown."""
     if event.since_idle_us is None:
         return event.waited_ms
     since_idle_ms = event.since_idle_us // 1000

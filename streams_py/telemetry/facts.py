@@ -1,4 +1,4 @@
-"""A recorded rebalance with quick answers: end offsets, lags, who had a copy."""
+"""Lookups in a recorded rebalance: end offsets, lags, and copies of clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_ACCEPTABLE_LAG: Final = 10_000
 
 
 class Facts:
-    """Read-only view of one rebalance."""
+    """A read-only view of one rebalance."""
 
     def __init__(self, whole: WholeRebalance) -> None:
         self.whole = whole
@@ -30,14 +30,14 @@ class Facts:
         self.acceptable_lag = given if isinstance(given, int) else _DEFAULT_ACCEPTABLE_LAG
 
     def tasks(self) -> Iterator[TaskId]:
-        """Every task there was to assign, ascending within its sub-topology."""
+        """Yield every task that had to be assigned, ascending within its sub-topology."""
         for piece in self.whole.slices:
             name, _, number = piece.sub.rpartition("__")
             for partition in range(piece.first, piece.first + piece.count):
                 yield TaskId(int(number), partition, name or None)
 
     def slice_of(self, task: TaskId) -> SubtopologySlice | None:
-        """The sub-topology of a task; None for a task that does not exist any more."""
+        """Return the sub-topology of a task; None for a task that no longer exists."""
         piece = self._slices.get(f"{task.name}__{task.subtopology}" if task.name else str(task.subtopology))
         return None if piece is None or not 0 <= task.partition - piece.first < piece.count else piece
 
@@ -47,12 +47,12 @@ class Facts:
         return piece is not None and piece.stateful
 
     def end_of(self, task: TaskId) -> int | None:
-        """End-offset sum; None without changelog, -3 when not known."""
+        """Return the sum of end offsets; None without a changelog, -3 if it is unknown."""
         piece = self.slice_of(task)
         return None if piece is None or piece.end is None else piece.end[task.partition - piece.first]
 
     def lag(self, client: str, task: TaskId) -> int | None:
-        """Lag before the rebalance; see :func:`~streams_py.telemetry.ownership.lag_of`."""
+        """Return the lag before the rebalance, see :func:`~streams_py.telemetry.ownership.lag_of`."""
         return lag_of(self.parts.get(client), self._sums.get(client, {}), task, self.end_of(task))
 
     def had_copy(self, client: str, task: TaskId) -> bool:
@@ -60,7 +60,7 @@ class Facts:
         return task in self._copies.get(client, ())
 
     def previous_role(self, client: str, task: TaskId) -> str | None:
-        """What the task was on the client before."""
+        """Return the role of the task on the client before the rebalance; None without one."""
         if task in self._actives.get(client, ()):
             return "active"
         return "standby" if self.had_copy(client, task) else None

@@ -1,14 +1,15 @@
-"""All tables of a group in one pass over its events.
+"""Builds all tables of a group in one pass over its events.
 
-The events come in one order, that of :mod:`streams_py.telemetry.order`. The fold keeps what later events need (who
-held what, what is under way) and nothing else, so memory does not grow with history. At the end of each day, and
-whenever it is asked (:meth:`GroupFold.snapshot`), it writes that down as text; a fold that starts from such a text and
-takes the rest of the events gives the same rows as one that takes them all. That is what makes a stream equal a batch:
-mostly new events are folded from where the last ones left off, and when something arrives late, the days from there on
-are simply done again.
+Events must be in the order of :mod:`streams_py.telemetry.order`. The fold keeps only data that later events need
+(owners of tasks, unfinished operations), so memory does not grow with the history.
 
-Some rows hold until the next event comes: where everything is, and what is under way. They are made at the end of a
-day, and *open* (:meth:`GroupFold.open_rows`) while the day goes on.
+At the end of each day, and on request (:meth:`GroupFold.snapshot`), the fold writes its state as text. A fold that
+starts from this text and processes the remaining events creates the same rows as a fold over all events. So a stream
+gives the same tables as a batch. New events are usually folded from the saved state. If an event arrives late, the days
+from its day on are folded again.
+
+Some rows are valid until the next event: the present placement, and unfinished operations. They are created at the end
+of a day. Before, they are *open* rows (:meth:`GroupFold.open_rows`).
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ __all__ = ["GroupFold", "Output", "day_of"]
 Row = dict[str, Any]
 
 _RECENT: Final = 64
-"""Numbers of the last events of each process: a producer that repeats a record does it within seconds."""
+"""Sequence numbers that are kept of each process to detect repeated records, which arrive within seconds."""
 _COUNTS: Final = ("clients", "consumers", "tasks", "stateful", "active", "standby", "warmup", "withheld", "moved")
 _CURRENT: Final = ("task", "client", "role", "rebalance_id", "member", "lag")
 _IDS_KEPT: Final = 8
 _FINISHED_KEPT: Final = 64
-"""So many of the last rebalances are known by name: a producer may repeat a part of one."""
+"""Ids of the last complete rebalances that are kept, because a producer may repeat a part of one."""
 _BEGUN_KEPT: Final = 16
 _DAY_MS: Final = 86_400_000
 _OK: Final = "ok"
@@ -52,7 +53,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Output(NamedTuple):
-    """A row of a table. ``day`` is counted from 1970-01-01. Instants in ``row`` are ms since the epoch."""
+    """A row of a table. ``day`` is counted from 1970-01-01. Times in ``row`` are ms since the epoch."""
 
     table: str
     day: int
@@ -60,13 +61,15 @@ class Output(NamedTuple):
 
 
 def day_of(append_ms: int) -> int:
-    """Day of an append time, in UTC."""
+    """Return the day of an append time, in UTC, counted from 1970-01-01."""
     return (_EPOCH + timedelta(milliseconds=append_ms) - _EPOCH).days
 
 
 class GroupFold:
-    """One group. Feed it events in order, then :meth:`finish`. ``state`` is what a fold wrote down at the end of a day,
-    or its :meth:`snapshot`."""
+    """The fold of one group: call :meth:`feed` for events in order, then :meth:`finish`.
+
+    ``state`` is the text of an earlier fold, from the end of a day or from :meth:`snapshot`.
+    """
 
     def __init__(self, state: str | None = None) -> None:
         given: Mapping[str, Any] = json.loads(state) if state else {}
@@ -93,18 +96,24 @@ class GroupFold:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def feed(self, value: bytes, sort_ms: int, append_ms: int) -> Iterator[Output]:
-        """One record. ``sort_ms`` is the largest append time of its partition so far, for a part of a rebalance that of
-        its header; ``append_ms`` is its own append time."""
+        """Process one record.
+
+        Args:
+            value: the value of the record.
+            sort_ms: place of the record, or of its header for a part of a rebalance, see
+                :mod:`streams_py.telemetry.order`.
+            append_ms: append time of the record.
+        """
         try:
             event = decode_event(value)
-        except DecodeError:  # bronze has it from a release that took it for one
+        except DecodeError:  # an earlier release has accepted the event for bronze
             return
         if not isinstance(event, Event):
             return
         body = event.body
         part = body if isinstance(body, RebalanceHeader | TasksPart | ClientPart) else None
         if part is not None and self._has_part(part.rebalance_id, part.part):
-            return  # again: it says nothing, not even of a clock
+            return  # a repeated part has no new information, not even about a clock
         day = day_of(sort_ms)
         if self._day is not None and day > self._day:
             yield from self._end_of_day()
@@ -124,31 +133,30 @@ class GroupFold:
             self._hot_tasks.sample(body, sort_ms)
 
     def finish(self) -> Iterator[Output]:
-        """No more events: the last day ends."""
+        """End the last day. No events follow."""
         if self._day is not None:
             yield from self._end_of_day()
 
     def _has_part(self, rebalance_id: str, part: int) -> bool:
-        """Whether a part of a rebalance was there before."""
+        """Whether a part of a rebalance was processed before."""
         if rebalance_id in self._finished:
             return True
         return bool(self._parts) and self._parts[0].rebalance_id == rebalance_id and part in self._parts
 
     def has_begun(self, rebalance_id: str) -> bool:
-        """Whether this is one of the last rebalances whose header was there, but not all of their parts."""
+        """Whether this is one of the last incomplete rebalances whose header was processed."""
         return rebalance_id in self._begun
 
     def has_finished(self, rebalance_id: str) -> bool:
-        """Whether this is one of the last rebalances that were complete."""
+        """Whether this is one of the last complete rebalances."""
         return rebalance_id in self._finished
 
     def snapshot(self) -> str:
-        """Where the fold stands in the middle of a day, to go on from. Parts of a rebalance that is not complete are
-        not in it: fold them again, or never."""
+        """Return the state in the middle of a day. Parts of an incomplete rebalance are not included."""
         return self._state(day=self._day)
 
     def open_rows(self) -> Iterator[Output]:
-        """What a day that ends now would have: where everything is, and what is under way. Changes nothing."""
+        """Yield the rows that a day would have if it ended now: the placement, and unfinished operations."""
         if self._day is None:
             return
         for current in self._current:
@@ -296,8 +304,10 @@ class GroupFold:
         yield Output(STATE_TABLE, self._day, {"state": self._state()})
 
     def _forget(self) -> None:
-        """Drop what belongs to processes and copies that are gone: also in memory, so that a fold that goes on and one
-        that starts from the text stay the same."""
+        """Remove data of processes and copies that no longer exist.
+
+        This happens also in memory, so that a running fold equals a fold that starts from the text.
+        """
         assert self._day is not None
         wanted = {f"{row['task']} {row['client']}" for row in self._current}
         self._states = {key: state for key, state in self._states.items() if key in wanted}

@@ -1,8 +1,8 @@
-"""Tasks that cost more than their share, in windows of ten minutes.
+"""Finds tasks that cost more than their share, in windows of ten minutes.
 
 ``score`` is a task's share of its thread's work, relative to an equal share: 1 is fair. A task is listed for ``busy``
-(score above 2), ``lag`` (its input lag has grown in three windows in a row) or ``restores`` (three or more). A window
-is closed by the first event after it.
+(score above 2), ``lag`` (its input lag has grown in three consecutive windows) or ``restores`` (three or more). The
+first event after a window closes it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ def _new() -> dict[str, Any]:
 
 
 class HotTasks:
-    """The window under way in one group, and for how many windows the lag of each task has grown."""
+    """The present window of one group, and the number of windows in which the lag of each task has grown."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         given = state or {"window_ms": None, "tasks": {}, "growing": {}, "before": {}}
         self._window_ms: int | None = given["window_ms"]
         self._tasks: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in given["tasks"].items()}
         self._growing: dict[str, int] = dict(given["growing"])
-        self._before: dict[str, int] = dict(given["before"])  # work in the window before
+        self._before: dict[str, int] = dict(given["before"])  # work in the previous window
 
     def to_json(self) -> dict[str, Any]:
-        """The window that is open, and tasks whose lag grows, as a checkpoint keeps them."""
+        """Return the open window, and the tasks whose lag grows, for a checkpoint."""
         tasks = {task: self._tasks[task] for task in sorted(self._tasks)}
         growing, before = dict(sorted(self._growing.items())), dict(sorted(self._before.items()))
         return {"window_ms": self._window_ms, "tasks": tasks, "growing": growing, "before": before}
 
     def work(self) -> dict[str, float]:
-        """The share of each task in all work that samples have told of, in this window and the one before."""
+        """Return the share of each task in all sampled work of this window and the previous one."""
         busy_us = Counter(self._before)
         for task, entry in self._tasks.items():
             if entry["total_us"]:
@@ -53,19 +53,19 @@ class HotTasks:
         return {task: us / total_us for task, us in busy_us.items()} if total_us else {}
 
     def advance(self, now_ms: int) -> Iterator[Row]:
-        """The broker's time has come this far: rows of the window that is over, if one is."""
+        """Advance to a broker's time. Yields the rows of a window that has ended, if any."""
         window_ms = now_ms - now_ms % _WINDOW_MS
         if self._window_ms is not None and window_ms > self._window_ms:
             yield from self._close(self._window_ms)
             if window_ms > self._window_ms + _WINDOW_MS:
-                self._growing.clear()  # a window without any event: not successive
+                self._growing.clear()  # a window without events is in between, so windows are not consecutive
             self._before = {task: of["busy_us"] for task, of in self._tasks.items() if of["total_us"]}
             self._tasks = {}
         if self._window_ms is None or window_ms > self._window_ms:
             self._window_ms = window_ms
 
     def sample(self, sample: Sample, append_ms: int) -> None:
-        """A sample of one stream thread."""
+        """Process a sample of one stream thread."""
         busy = [0 if us is None else us for us in sample.busy_us]
         total, count = sum(busy), len(busy)
         for number, task in enumerate(sample.tasks):
@@ -79,11 +79,11 @@ class HotTasks:
                 entry["first"] = entry["first"] or [append_ms, lag]
 
     def restored(self, task: str) -> None:
-        """A restoration of the task began."""
+        """Count the start of a restoration of the task."""
         self._tasks.setdefault(task, _new())["restores"] += 1
 
     def moved(self, task: str) -> None:
-        """The task changed its client."""
+        """Count a move of the task to another client."""
         self._tasks.setdefault(task, _new())["moves"] += 1
 
     def _close(self, window_ms: int) -> Iterator[Row]:
@@ -119,7 +119,7 @@ class HotTasks:
 
 
 def _trend(entry: Mapping[str, Any]) -> float | None:
-    """Growth of the lag in records per second, None with fewer than two samples."""
+    """Return the growth of the lag in records per second; None with fewer than two samples."""
     first, last = entry["first"], entry["last"]
     if first is None or last is None or last[0] <= first[0]:
         return None

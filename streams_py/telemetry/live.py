@@ -1,12 +1,12 @@
-"""A fold that goes on where it stood: what a look at the topic costs is the new events, not the day's.
+"""Continues a fold from its saved state. So a *look* (a small micro-batch) costs only its new events, and not a day's.
 
-New events are mostly the next ones in the order of :mod:`streams_py.telemetry.order`. Then they are fed to the fold
-that is there. If one belongs *before* something that is folded, :func:`look` says so, and the days from there on are to
-be folded again from the beginning.
+New events usually follow the processed ones in the order of :mod:`streams_py.telemetry.order`. Then the fold processes
+them from its saved state. If an event belongs *before* a processed one, :func:`look` returns None, and the caller must
+fold the days from there again.
 
-One thing is waited for: a rebalance whose last parts have not come (the look fell in between). Its place is that of its
-header, so nothing from there on is folded for good until it is complete, or hope is given up after a minute of the
-topic's time. What is behind it is folded provisionally, so no table lacks it.
+If the last parts of a rebalance have not arrived, the fold waits for them. They belong to the place of its header, so
+events from the header on are not folded finally until the rebalance is complete, or until a minute of the topic's time
+has elapsed. In the meantime they are folded provisionally, so no table lacks them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,25 @@ from streams_py.telemetry.order import Key, Record, in_order
 
 __all__ = ["Live", "Look", "look"]
 
-_HOPE_MS: Final = 60_000
+_WAIT_FOR_PARTS_MS: Final = 60_000
+"""How long, in the topic's time, the fold waits for the missing parts of a rebalance."""
 _TAIL_MAX: Final = 2_000
-"""More events than that are not folded twice to wait for a part."""
+"""Largest number of events that are folded provisionally while parts are missing."""
 
 
 @dataclass(slots=True)
 class Live:
-    """Where the tables of a group stand. ``batch_id`` is the micro-batch they have taken in last, ``places`` has the
-    largest append time by topic and partition, ``fold`` is a snapshot after the event at ``last``, ``tail`` the events
-    from a rebalance on that is not complete, ``open_rows`` the tables and days that have rows which hold until the next
-    look, ``looks`` how many there were since the day was built as a whole."""
+    """The state of a group's tables.
+
+    Attributes:
+        batch_id: the last micro-batch that the tables include.
+        places: ``topic/partition`` -> largest append time of the group's events.
+        fold: snapshot of the fold after the event at ``last``.
+        last: key of the last event that is folded finally.
+        tail: events from the header of an incomplete rebalance on.
+        open_rows: tables and days with rows that are valid until the next look.
+        looks: number of looks since the day was built completely.
+    """
 
     batch_id: int = -1
     places: dict[str, int] = field(default_factory=dict)
@@ -43,7 +51,7 @@ class Live:
     looks: int = 0
 
     def to_text(self) -> str:
-        """JSON."""
+        """Return the state as JSON."""
         tail = [[*record[:4], base64.b64encode(record.value).decode(), *record[5:]] for record in self.tail]
         value = {
             "batch_id": self.batch_id,
@@ -58,7 +66,7 @@ class Live:
 
     @classmethod
     def from_text(cls, text: str) -> Live:
-        """What :meth:`to_text` made."""
+        """Read the JSON of :meth:`to_text`."""
         value: dict[str, Any] = json.loads(text)
         return cls(
             value["batch_id"],
@@ -72,8 +80,11 @@ class Live:
 
 
 class Look(NamedTuple):
-    """``closed`` rows stay; ``open_rows`` hold until the next look, which replaces all of them. The rest is for
-    :class:`Live`."""
+    """The result of a look.
+
+    ``closed`` rows are final. ``open_rows`` are valid until the next look, which replaces all of them. The other fields
+    are for :class:`Live`.
+    """
 
     closed: list[Output]
     open_rows: list[Output]
@@ -83,12 +94,12 @@ class Look(NamedTuple):
 
 
 def look(live: Live, new: Iterable[Record]) -> Look | None:
-    """Fold new events; None when one of them belongs before events that are folded already."""
+    """Fold new events. Returns None when one of them belongs before events that are folded already."""
     fold = GroupFold(live.fold)
     fresh = [record for record in new if record.rebalance_id is None or not fold.has_finished(record.rebalance_id)]
     placed, without = in_order([*live.tail, *fresh])
     if without or any(record.rebalance_id is not None and fold.has_begun(record.rebalance_id) for record in fresh):
-        return None  # of a rebalance whose header was folded, without effect, before; it may even come again
+        return None  # parts of a rebalance whose header was already folded without them, or has arrived again
     if live.last is not None and placed and placed[0][0] <= live.last:
         return None
     until = _safe(placed)
@@ -107,7 +118,7 @@ def look(live: Live, new: Iterable[Record]) -> Look | None:
 
 
 def _safe(placed: Sequence[tuple[Key, Record]]) -> int:
-    """How many events can be folded for good: those before a rebalance that may still become complete."""
+    """Return the number of events that can be folded finally: all before a rebalance that may still become complete."""
     if not placed:
         return 0
     newest_ms = max(record.place_ms for _, record in placed)
@@ -121,7 +132,7 @@ def _safe(placed: Sequence[tuple[Key, Record]]) -> int:
             wanted.setdefault(record.rebalance_id, record.parts)
     for name, number in sorted(first.items(), key=lambda item: item[1]):
         is_complete = len(found[name]) >= wanted[name]
-        hopeless = placed[number][0].place_ms < newest_ms - _HOPE_MS or len(placed) - number > _TAIL_MAX
-        if not is_complete and not hopeless:
+        is_given_up = placed[number][0].place_ms < newest_ms - _WAIT_FOR_PARTS_MS or len(placed) - number > _TAIL_MAX
+        if not is_complete and not is_given_up:
             return number
     return len(placed)

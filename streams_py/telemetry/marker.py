@@ -1,4 +1,4 @@
-"""The marker of a folder: a small JSON file that says what the folder is of, so that nothing else is mixed in."""
+"""The marker of a folder: a small JSON file with the owner of the folder, so that contents are never mixed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["marker_in", "marker_text"]
 
 
 def marker_text(marker: Mapping[str, Any]) -> str:
-    """The content of its file."""
+    """Return the content of the marker's file."""
     return json.dumps(marker) + "\n"
 
 
 def marker_in(text: str) -> dict[str, Any]:
-    """Nothing where it is damaged: a process that was killed may have left half of it."""
+    """Read a marker; empty if it is damaged, because a killed process may have written only a part of it."""
     try:
         found = loads_foreign(text)
     except ValueError:

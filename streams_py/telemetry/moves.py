@@ -1,18 +1,18 @@
-"""What a rebalance moved, by comparison with the one before.
+"""The moves of a rebalance, found by comparison with the previous rebalance.
 
 =================  =====================================================================================================
 kind               meaning
 =================  =====================================================================================================
-``start``          nobody had the task, now somebody has
-``lost_owner``     somebody had it, now nobody has
-``move_free``      it moved, and there was nothing to restore: stateless, already running there, or up to date
-``move_warm``      it moved to a standby or warm-up within ``acceptable.recovery.lag``
-``move_cold``      it moved, and its state has to be restored first
-``standby_add``    a client got, ``standby_drop`` lost, a standby; ``warmup_add`` and ``warmup_drop`` likewise
-``unknown_base``   nothing can be said: the rebalance before is not known (led by a Java member, or lost)
+``start``          the task had no client before, and has one now
+``lost_owner``     the task had a client before, and has none now
+``move_free``      the task moved without a restore: it is stateless, was already running there, or was up to date
+``move_warm``      the task moved to a standby or warm-up within ``acceptable.recovery.lag``
+``move_cold``      the task moved, and its state must be restored first
+``standby_add``    a client got a standby (``standby_drop``: lost one); ``warmup_add`` and ``warmup_drop`` likewise
+``unknown_base``   moves are unknown, because the previous rebalance is (it was led by a Java member, or is lost)
 =================  =====================================================================================================
 
-A withheld task has not moved yet; it does in the rebalance that hands it over. Tasks that stay have no row.
+A withheld task has not moved yet. It moves in the rebalance that hands it over. Tasks that stay have no row.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Row = dict[str, Any]
 
 
 def unknown_base(rebalance_id: str) -> Row:
-    """The one row of a rebalance without a known predecessor."""
+    """Return the only row of a rebalance without a known predecessor."""
     return _row(rebalance_id, "", "unknown_base", None, None)
 
 
 def moves(before: Ownership, now: Ownership, facts: Facts) -> Iterator[Row]:
-    """Rows by task, then kind."""
+    """Yield the moves of tasks, then of standbys, then of warm-ups."""
     for task in sorted(before.holders.keys() | now.holders.keys()):
         was, held = before.holders.get(task), now.holders.get(task)
         if was == held:
@@ -55,7 +55,7 @@ def moves(before: Ownership, now: Ownership, facts: Facts) -> Iterator[Row]:
 
 
 def facts_kind(task: TaskId, client: str, facts: Facts) -> str:
-    """Which kind of move it is for the client that gets a task."""
+    """Return the kind of a move, for the client that gets the task."""
     if facts.end_of(task) is None:
         return "move_free"
     lag = facts.lag(client, task)

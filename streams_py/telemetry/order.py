@@ -1,9 +1,9 @@
-"""The order that events are folded in: that of the topic, never that of a clock.
+"""The order in which events are folded: the order of the topic, and not of a clock.
 
-Within a partition the offset decides. Between partitions the *place* of a record does: the largest append time of its
-group in the partition so far. It goes with the time and never back, whatever a broker's clock does, or the clocks of
-producers where a topic has CreateTime. All parts of a rebalance are folded at the place of its header; without a header
-they are not.
+Within a partition, the offset decides. Between partitions, the *place* of a record decides: the largest append time of
+its group in the partition so far. It never decreases, even if the clock of a broker goes back (or the clocks of
+producers, for a topic with CreateTime). All parts of a rebalance are folded at the place of its header. Parts without a
+header are not folded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ __all__ = ["Key", "Record", "in_order"]
 
 
 class Record(NamedTuple):
-    """A readable event of the group. ``place_ms`` is the group's largest append time in the partition up to it;
-    ``rebalance_id``, ``part`` and ``parts`` are those of a part of a rebalance, part 0 being its header."""
+    """A valid event of the group.
+
+    ``place_ms`` is the group's largest append time in the partition so far. ``rebalance_id``, ``part`` and ``parts``
+    identify a part of a rebalance; part 0 is its header.
+    """
 
     place_ms: int
     partition: int
@@ -29,7 +32,7 @@ class Record(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What is sorted by: the place (of the header), the part, then where the record itself is."""
+    """The sort key: the place of the record or of its header, the part, and the position of the record."""
 
     place_ms: int
     place_partition: int
@@ -40,7 +43,7 @@ class Key(NamedTuple):
 
 
 def in_order(records: Iterable[Record]) -> tuple[list[tuple[Key, Record]], list[Record]]:
-    """(records by key, parts whose header is not among them)."""
+    """Return the records sorted by key, and the parts whose header is missing."""
     given = sorted(records)
     headers: dict[str, Record] = {}
     for record in given:

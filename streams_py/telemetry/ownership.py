@@ -1,7 +1,8 @@
-"""Who holds a task after a rebalance: the part of it that the next one is compared with.
+"""The owners of tasks after a rebalance, with which the next rebalance is compared.
 
-A task that is withheld from its new client stays with its old one for this generation. So the holder of a task is the
-client whose thread may run it, and for a withheld task whoever ran it before; the new client is its *target*.
+A task that is withheld from its new client stays with its old client for this generation. So the holder of a task is
+the client whose thread may run it. The holder of a withheld task is its previous client, and the new client is its
+*target*.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ __all__ = ["Ownership", "lag_of", "ownership_of"]
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """``holders`` has the client of each active task; ``standbys`` and ``warmups`` the clients with a copy."""
+    """The owners of tasks.
+
+    ``holders`` has the client of each active task. ``standbys`` and ``warmups`` have the copies of each client.
+    """
 
     rebalance_id: str
     holders: Mapping[TaskId, str] = field(default_factory=dict)
@@ -30,7 +34,7 @@ class Ownership:
     racks: Mapping[str, str | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The last rebalance and who has which task since, as a checkpoint keeps it."""
+        """Return the rebalance and its owners, for a checkpoint."""
         by_client: dict[str, list[TaskId]] = {}
         for task, client in self.holders.items():
             by_client.setdefault(client, []).append(task)
@@ -44,7 +48,7 @@ class Ownership:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Ownership:
-        """What :meth:`to_json` made."""
+        """Read the value of :meth:`to_json`."""
         holders = {task: client for client, text in value["active"].items() for task in parse_task_set(text)}
         return cls(
             value["id"],
@@ -60,7 +64,7 @@ def _texts(of: Mapping[str, Any]) -> dict[str, str]:
 
 
 def ownership_of(whole: WholeRebalance) -> Ownership:
-    """Who holds what once a successful rebalance is carried out."""
+    """Return the owners after a successful rebalance is carried out."""
     before = {task: part.client for part in whole.clients for task in part.prev_active}
     holders: dict[TaskId, str] = {}
     for part in whole.clients:
@@ -79,9 +83,16 @@ def ownership_of(whole: WholeRebalance) -> Ownership:
 
 
 def lag_of(part: ClientPart | None, sums: Mapping[TaskId, int], task: TaskId, end: int | None) -> int | None:
-    """Records a client is behind in a task: -2 running there, None not known or nothing to be behind in.
+    """Return the lag of a client in a task, in records.
 
-    ``sums`` are the client's reported offset sums, ``end`` the end-offset sum (None: no changelog, -3: not known).
+    Args:
+        part: the client's part of the rebalance; None if it was not a member.
+        sums: the offset sums that the client reported.
+        task: the task.
+        end: the sum of end offsets; None without a changelog, -3 if it is unknown.
+
+    Returns:
+        -2 if the task runs on the client. None if the lag is unknown, or the task has no changelog.
     """
     if end is None:
         return None

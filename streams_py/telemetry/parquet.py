@@ -1,4 +1,4 @@
-"""Rows of tables as Parquet files, as Spark writes and reads them: for the few rows of a look, which need no job."""
+"""Writes rows of tables as Parquet files in Spark's format, for the few rows of a look, without a Spark job."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _KINDS: Final[dict[str, Any]] = {
 
 
 def table_parquet(table: str, rows: Sequence[dict[str, Any]]) -> bytes:
-    """A file with rows of one table, without ``group`` and ``day``, which its folder says."""
+    """Return a file with rows of one table. It has no ``group`` and ``day``, which are in the names of its folders."""
     return parquet_of(columns_of(table), rows)
 
 
 def parquet_of(columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any]]) -> bytes:
-    """A file with these columns, given as name and type of Spark's DDL. Instants are ms since the epoch."""
+    """Return a file with these columns, given as name and Spark's type. Times in rows are ms since the epoch."""
     arrays = [pa.array([_value(row[name], kind) for row in rows], _KINDS[kind]) for name, kind in columns]
     made = pa.Table.from_arrays(arrays, [name for name, _ in columns])
     out = io.BytesIO()
-    # Instants as Spark writes them by default, so that the files of a folder have one schema.
+    # Spark's default format of timestamps, so that all files of a folder have one schema.
     pq.write_table(made, out, compression="zstd", use_deprecated_int96_timestamps=True)
     return out.getvalue()
 

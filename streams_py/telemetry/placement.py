@@ -1,4 +1,4 @@
-"""Where every copy of every task is, and the balance and spread of that."""
+"""The placement of all tasks and copies, with its balance and spread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ Row = dict[str, Any]
 
 _RACK: Final = "rack"
 _NOT_RELEASED: Final = "not_released"
-"""Reason of a task that stays with its old client until that one has given it up."""
+"""Reason of a task that stays with its old client until that client has revoked it."""
 
 
 def placements(now: Ownership, facts: Facts) -> Iterator[Row]:
-    """Roles: ``active`` (each task once, where it is held), ``target`` (the client that a withheld task is for),
-    ``standby``, ``warmup``."""
+    """Yield the placement of all tasks and copies.
+
+    Roles are ``active`` (each task once, on its holder), ``target`` (on the new client of a withheld task), ``standby``
+    and ``warmup``.
+    """
     for part in sorted(facts.whole.clients, key=lambda part: part.client):
         reason_of = {task: code for code, tasks in part.reasons.items() for task in tasks}
         members = [consumer.member for consumer in part.consumers]
@@ -61,12 +64,15 @@ def _row(
     }
 
 
-# -- balance: of the decision, withheld tasks where they are to be -----------------------------------------------------
+# -- balance of the decision; withheld tasks count for their new client ------------------------------------------------
 
 
 def balance(facts: Facts, work: Mapping[str, float]) -> Iterator[Row]:
-    """One row for each client. ``work``: the measured share of each task in all work; ``weight`` is that of a client's
-    active tasks, null unless all of them were measured."""
+    """Yield one row for each client.
+
+    ``work`` is the measured share of each task in all work. The column ``weight`` is the sum for a client's active
+    tasks, or null unless all of them were measured.
+    """
     for part in sorted(facts.whole.clients, key=lambda part: part.client):
         capacity = max(1, len(part.consumers))
         weights = [work.get(str(task)) for task in part.active]
@@ -83,7 +89,7 @@ def balance(facts: Facts, work: Mapping[str, float]) -> Iterator[Row]:
 
 
 def balance_summary(facts: Facts, work: Mapping[str, float]) -> Row:
-    """Figures over all threads and clients; null where there is nothing to compare. ``work`` as for :func:`balance`."""
+    """Return statistics over all threads and clients; null if nothing can be compared. See :func:`balance`."""
     clients = facts.whole.clients
     threads = [len(thread.active) + len(thread.withheld) for part in clients for thread in part.threads]
     mean = statistics.fmean(threads) if threads else 0.0
@@ -101,7 +107,7 @@ def balance_summary(facts: Facts, work: Mapping[str, float]) -> Row:
 
 
 def _sub_skew(clients: Sequence[ClientPart]) -> int | None:
-    """Over all sub-topologies, the largest difference between two clients' actives; 0 and 1 are perfect."""
+    """Return the largest difference of two clients' active tasks in any sub-topology. 0 and 1 are perfect."""
     counts: dict[tuple[str, int], dict[str, int]] = {}
     for part in clients:
         for task in part.active:
@@ -124,8 +130,10 @@ def _sum_known(weights: Sequence[float | None]) -> float | None:
 
 
 def spread(facts: Facts) -> Iterator[Row]:
-    """How many values of each tag the copies of a task are spread over; warm-ups do not count, and a task with one copy
-    has no row. The rack is treated as a tag."""
+    """Yield the number of values of each tag over which the copies of a task are spread.
+
+    Warm-ups do not count, and a task with one copy has no row. The rack counts as a tag.
+    """
     values: dict[str, dict[str, str]] = {}
     replicas: dict[TaskId, list[str]] = {}
     for part in facts.whole.clients:

@@ -1,7 +1,6 @@
-"""What an assignor was given and what it decided, as canonical JSON: equal inputs are equal bytes.
+"""The input and the decision of an assignor as canonical JSON: equal inputs have equal bytes.
 
-Nothing of *when* and *who asked* is in it: no generation, no time, no durations. So the same situation met twice has
-one hash, and a decision can be made again from it.
+It contains no generation, time or duration. So a situation that occurs twice has one hash, and it can be decided again.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ _DECISION_FIELDS: Final = ("active", "standby", "warmup", "threads", "reasons")
 
 
 def canonical_input(whole: WholeRebalance) -> str:
-    """JSON text with sorted keys: ``configs``, ``lag_ok``, ``subs``, ``clients`` (by id) and the recorded
-    ``decision``."""
+    """Return JSON with sorted keys: ``configs``, ``lag_ok``, ``subs``, ``clients`` (by id) and ``decision``."""
     clients: list[dict[str, Any]] = []
     decision: dict[str, dict[str, Any]] = {}
     for part in sorted(whole.clients, key=lambda part: part.client):
@@ -45,8 +43,11 @@ def canonical_input(whole: WholeRebalance) -> str:
 
 
 def weighed(whole: WholeRebalance, work: Mapping[str, float]) -> WholeRebalance:
-    """With the ``weight`` of each task, where all of a slice were measured. ``work``: the share of each task in all
-    work; rounded, because a little more or less makes no other situation."""
+    """Add the ``weight`` of each task to slices of which all tasks were measured.
+
+    ``work`` is the share of each task in all work. Weights are rounded, so that small differences do not make another
+    situation.
+    """
     slices = []
     for piece in whole.slices:
         shares = [work.get(f"{piece.sub}_{piece.first + number}") for number in range(piece.count)]
@@ -56,5 +57,5 @@ def weighed(whole: WholeRebalance, work: Mapping[str, float]) -> WholeRebalance:
 
 
 def input_hash(text: str) -> str:
-    """SHA-256 of a canonical input, in hex."""
+    """Return the SHA-256 of a canonical input, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()

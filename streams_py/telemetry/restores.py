@@ -1,8 +1,8 @@
-"""Restorations of tasks: when they began, what they cost, how they ended.
+"""Restorations of tasks: their start, their cost, and how they ended.
 
-``done`` when the stores were complete, ``interrupted`` when the task was taken away, ``running`` for those under way at
-the end of a day. A task with several stores is restored once. A process that is killed says nothing: its restorations
-are interrupted when it starts anew, or when nothing was heard of it for a day.
+The outcome is ``done`` if the stores were complete, ``interrupted`` if the process lost the task, and ``running`` at
+the end of a day for unfinished restorations. A task with several stores has one restoration. A killed process sends no
+event. Its restorations count as interrupted when it restarts, or when it has sent no event for a day.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _ENDS: Final = frozenset({"suspended", "revoked", "closed", "lost", "corrupted",
 
 
 class Restores:
-    """Restorations under way in one group, by task and process."""
+    """The unfinished restorations of one group, by process and task."""
 
     def __init__(self, running: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._running: dict[str, dict[str, Any]] = {key: dict(entry) for key, entry in (running or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Restorations under way, by process and task, as a checkpoint keeps them."""
+        """Return the unfinished restorations, by process and task, for a checkpoint."""
         return {key: self._running[key] for key in sorted(self._running)}
 
     def feed(self, envelope: Envelope, event: TaskEvent) -> Row | None:
-        """Take an event in; the row of the restoration that it ends."""
+        """Process an event. Returns the row of the restoration that it ends, if any."""
         key = f"{envelope.process} {event.task}"
         match event.event:
             case "restore_started" if not self.has_begun(envelope, event):
@@ -50,18 +50,18 @@ class Restores:
         return None
 
     def has_begun(self, envelope: Envelope, event: TaskEvent) -> bool:
-        """Whether the task is being restored there: more stores of it are no more restorations."""
+        """Whether the process is already restoring the task. Further stores belong to the same restoration."""
         entry = self._running.get(f"{envelope.process} {event.task}")
         return entry is not None and entry["run"] == envelope.run
 
     def forget(self, is_known: Callable[[str], bool]) -> Iterator[Row]:
-        """Drop those of processes that nothing is known of any more: their rows."""
+        """Remove the restorations of processes that are no longer known, and yield their rows."""
         for key in [key for key in sorted(self._running) if not is_known(key.partition(" ")[0])]:
             entry = self._running.pop(key)
             yield _row(key, entry, "interrupted", entry["done"], None)
 
     def under_way(self) -> Iterator[Row]:
-        """Rows of those that have not ended."""
+        """Yield the rows of unfinished restorations."""
         for key in sorted(self._running):
             yield _row(key, self._running[key], "running", self._running[key]["done"], None)
 

@@ -1,6 +1,6 @@
-"""The tables: names, keys, columns. All of them have ``group`` and ``day`` besides, and are partitioned by those.
+"""The tables: names, keys, columns. All of them also have ``group`` and ``day``, by which they are partitioned.
 
-Instants are timestamps in UTC, durations and counts are whole numbers. A column that is not known is null.
+Times are timestamps in UTC. Durations and counts are whole numbers. An unknown value is null.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ __all__ = ["LIVE", "STATE_TABLE", "TABLES", "Table", "columns_of"]
 
 
 class Table(NamedTuple):
-    """``key`` names the columns that a row is found by, within group and day; ``columns`` is Spark's DDL."""
+    """A table. ``key`` names the columns that identify a row within group and day. ``columns`` is Spark's DDL."""
 
     key: tuple[str, ...]
     columns: str
 
 
 STATE_TABLE: Final = "state"
-"""Not for reading: where the fold of a group stood at the end of a day."""
+"""An internal table: the state of a group's fold at the end of each day."""
 
 LIVE: Final = "live"
-"""No table: among the rows of a fold, where it stands at its end."""
+"""Not a table: marks the row with the final state among the rows of a fold."""
 
 TABLES: Final[dict[str, Table]] = {
     "rebalance": Table(
@@ -86,7 +86,7 @@ TABLES: Final[dict[str, Table]] = {
 
 
 def columns_of(table: str) -> list[tuple[str, str]]:
-    """(name, type) of each column; commas inside <> of a type do not separate."""
+    """Return (name, type) of each column. Commas inside of <> belong to a type."""
     text = "state string" if table == STATE_TABLE else TABLES[table].columns
     found = []
     depth, start = 0, 0

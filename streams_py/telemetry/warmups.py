@@ -1,8 +1,8 @@
-"""How long warm-ups took: from the first copy to "caught up", and from there to running the task.
+"""The duration of warm-ups: from the first copy until it has caught up, and from then until the task runs.
 
-Seen from the rebalances: a warm-up is created when a client first has the role, it is warm in the first rebalance that
-finds its lag within ``acceptable.recovery.lag``, and promoted in the one that makes its client the active. A warm-up
-that is dropped before has no ``promoted_at``.
+Only rebalances show the steps. A warm-up is created in the rebalance that first gives a client the role. It is warm in
+the first rebalance that finds its lag within ``acceptable.recovery.lag``. It is promoted in the rebalance in which its
+client gets the active task. A warm-up that is dropped before has no ``promoted_at``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Row = dict[str, Any]
 
 
 class Warmups:
-    """Warm-ups that are under way in one group."""
+    """The unfinished warm-ups of one group."""
 
     def __init__(self, open_ones: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._open: dict[str, dict[str, Any]] = {key: dict(value) for key, value in (open_ones or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Warm-ups under way, by client and task, as a checkpoint keeps them."""
+        """Return the unfinished warm-ups, by client and task, for a checkpoint."""
         return {key: self._open[key] for key in sorted(self._open)}
 
     def advance(self, now: Ownership, facts: Facts, at_ms: int) -> Iterator[Row]:
-        """Take a successful rebalance in; rows of the warm-ups that ended with it."""
+        """Process a successful rebalance. Yields the rows of the warm-ups that end with it."""
         for key in sorted(self._open):
             entry = self._open[key]
             entry["rebalances"] += 1

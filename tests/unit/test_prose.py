@@ -75,6 +75,7 @@ _HELD: Final = (
     "streams_py/spark",
     "streams_py/state",
     "streams_py/system",
+    "streams_py/telemetry",
     "streams_py/testing",
     "streams_py/topology",
     "tests/contract",
@@ -102,6 +103,7 @@ _HELD: Final = (
     "tests/unit/simulation",
     "tests/unit/state",
     "tests/unit/system",
+    "tests/unit/telemetry",
     "tests/unit/testing",
     "tests/unit/topology",
 )

@@ -1,1 +1,1 @@
-"""The telemetry report: one HTML file out of a folder of tables, without Spark, without a network."""
+"""The telemetry report: creates one HTML file from a folder of tables, without Spark and without a network."""

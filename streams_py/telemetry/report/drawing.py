@@ -1,6 +1,7 @@
 """Small charts as SVG text. Colours are names of CSS variables, so that one drawing serves light and dark.
 
-All text that goes in is escaped here, and nowhere else: what a chart is given may come from users (tags, host names).
+This module escapes all texts of a chart, because they may come from users (tags, host names). Callers must not escape
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _CELL_TEXT_MIN: Final = 14.0
 
 
 class Point(NamedTuple):
-    """``x`` from 0 to 1; ``y`` in units of the axis."""
+    """A point of a line: ``x`` from 0 to 1; ``y`` in units of the axis."""
 
     x: float
     y: float
@@ -37,7 +38,7 @@ class Bar(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A place in a grid: ``kind`` is a CSS class, ``text`` stands in it, ``weight`` from 0 to 1 is how strong it is."""
+    """A cell of a grid with a CSS class (``kind``), a text, and the strength of its colour (``weight``, 0 to 1)."""
 
     kind: str
     text: str
@@ -63,7 +64,7 @@ def _title(text: str) -> str:
 
 
 def _axis(top: float, height: float, width: float = WIDTH) -> tuple[list[str], float]:
-    """Horizontal lines with figures; (drawing, the value at the top)."""
+    """Return horizontal lines with numbers, and the value at the top."""
     step = _nice(top / _TICKS) if top > 0 else 1.0
     count = max(1, -(-int(top * 1000) // int(step * 1000))) if top > 0 else 1
     high = step * count
@@ -76,7 +77,7 @@ def _axis(top: float, height: float, width: float = WIDTH) -> tuple[list[str], f
 
 
 def _nice(value: float) -> float:
-    """1, 2 or 5 times a power of ten, not below ``value``; whole numbers from 1 on."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least ``value``, and whole from 1 on."""
     power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 1.0
     while power / 10 >= value > 0 and value < 1:
         power /= 10
@@ -88,7 +89,7 @@ def _figure(value: float) -> str:
 
 
 def stacked_bars(bars: Sequence[Bar], label: str, *, height: float = 180, width: float = WIDTH) -> str:
-    """Columns side by side. Series are CSS classes ``s-<name>``."""
+    """Draw columns side by side. Series are CSS classes ``s-<name>``."""
     axis, high = _axis(max((sum(h for _, h in bar.parts) for bar in bars), default=0), height, width)
     step = (width - _LEFT) / max(1, len(bars))
     thick = max(1.0, min(step * 0.8, 36))
@@ -110,7 +111,7 @@ def stacked_bars(bars: Sequence[Bar], label: str, *, height: float = 180, width:
 
 
 def steps(points: Sequence[Point], ends: Sequence[str], label: str, *, height: float = 140) -> str:
-    """A value over time that holds until the next point, with a dot for each; ``ends`` as for :func:`timeline`."""
+    """Draw a value over time that is valid until the next point, with a dot for each. See :func:`timeline`."""
     axis, high = _axis(max((point.y for point in points), default=0), height)
     body = list(axis)
     dot = 2.5 if len(points) <= 120 else 1.4
@@ -125,8 +126,10 @@ def steps(points: Sequence[Point], ends: Sequence[str], label: str, *, height: f
 
 
 def timeline(marks: Sequence[tuple[float, str, str]], ends: Sequence[str], label: str) -> str:
-    """Marks on a line: (place from 0 to 1, series, what it is). ``ends`` are moments at equal distances, the first at
-    the left and the last at the right."""
+    """Draw marks on a line: (position from 0 to 1, series, title).
+
+    ``ends`` are labels at equal distances, the first at the left end and the last at the right end.
+    """
     body = [f'<line x1="8" x2="{WIDTH - 8}" y1="34" y2="34" class="axis"/>']
     for place, series, title in marks:
         x = 12 + (WIDTH - 24) * place
@@ -136,7 +139,7 @@ def timeline(marks: Sequence[tuple[float, str, str]], ends: Sequence[str], label
 
 
 def _moments(names: Sequence[str], left: float, right: float, y: float) -> list[str]:
-    """Labels below a time axis."""
+    """Draw labels below a time axis."""
     last = max(1, len(names) - 1)
     anchors = ["start", *["middle"] * (len(names) - 2), "end"]
     return [
@@ -146,7 +149,7 @@ def _moments(names: Sequence[str], left: float, right: float, y: float) -> list[
 
 
 def grid(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]], label: str) -> str:
-    """Rows of cells with names at the left and above; as wide as it has to be, the page lets it scroll."""
+    """Draw rows of cells with names at the left and above. It has its natural width, and the page scrolls it."""
     left = min(320, 24 + 7 * max((len(name) for name, _ in rows), default=0))
     room = (WIDTH - left) / max(1, len(columns))
     texts = max((len(cell.text) for _, cells in rows for cell in cells), default=0)
@@ -156,7 +159,7 @@ def grid(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]], lab
     head = 20.0
     body = []
     longest = max((len(name) for name in columns), default=0)
-    every = max(1, -(-(7 * longest + 8) // int(wide)))  # names must not run into each other
+    every = max(1, -(-(7 * longest + 8) // int(wide)))  # names must not overlap
     for number, name in enumerate(columns):
         x = left + wide * (number + 0.5)
         if number % every == 0 and (number == 0 or x + 3.5 * len(name) <= left + wide * len(columns) + 4):
@@ -186,5 +189,5 @@ def _strength(weight: float) -> str:
 
 
 def _ink(weight: float) -> str:
-    """Text on a pale cell is that of the page."""
+    """Return the class of a cell's text. On a pale cell it has the colour of the page's text."""
     return "incell" if weight >= 0.65 else "onpale"

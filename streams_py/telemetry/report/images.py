@@ -1,4 +1,4 @@
-"""The report's charts as PNG files, for a document or a chat. Needs matplotlib, which the extra ``spark`` brings."""
+"""Writes the report's charts as PNG files, for documents and chats. Needs matplotlib, a part of the extra ``spark``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ _ROLES: Final = ("standby", "warmup", "target", "active")
 
 
 def write_images(tables: Tables, folder: Path) -> list[Path]:
-    """Write ``timeline.png``, ``placement.png``, ``moves.png``, ``balance.png``, ``pauses.png`` and ``restores.png``,
-    as far as there is something to draw; the files written."""
+    """Write ``timeline.png``, ``placement.png``, ``moves.png``, ``balance.png``, ``pauses.png`` and ``restores.png``.
+
+    Charts without data are left out. Returns the written files.
+    """
     from matplotlib.figure import Figure  # no window, no global state
 
     written = []
@@ -84,7 +86,7 @@ def _timeline(axes: Axes, rebalances: Sequence[Row]) -> None:
 
 
 def _placement(axes: Axes, rows: Sequence[Row]) -> None:
-    """Tasks across and clients down; with many tasks, bars of how many each client has."""
+    """Draw tasks across and clients down. With many tasks, draw bars with the number of each client's tasks."""
     clients = sorted({row["client"] for row in rows})
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
     if len(tasks) > _TASKS_MAX:

@@ -1,4 +1,4 @@
-"""The report as one HTML page: what the last rebalances did, what they cost, and where everything is now."""
+"""The report as one HTML page: the last rebalances, their costs, and the present placement."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from streams_py.telemetry.report.tables import Row, Tables
 __all__ = ["GRID_TASKS_MAX", "report_page"]
 
 GRID_TASKS_MAX: Final = 500
-"""With more tasks the grid shows sub-topologies."""
+"""Number of tasks above which the grid shows sub-topologies."""
 
 _BARS_MAX: Final = 60
 _MARKS_MAX: Final = 150
-"""With more rebalances the chart over time counts them in spans."""
+"""Number of rebalances above which the chart over time counts them in spans."""
 _BINS: Final = 60
 _LABEL_EVERY: Final = 10
 _HOT_TASKS_MAX: Final = 25
@@ -42,14 +42,14 @@ _LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
 
 
 def report_page(tables: Tables) -> str:
-    """The page. Tables without rows leave a sentence, not an empty drawing."""
+    """Return the page. A table without rows gives a sentence instead of an empty drawing."""
     sections: list[tuple[str, str, Callable[[Tables], str]]] = [
         ("Rebalances", "By what caused them.", _timeline),
         ("Where everything is", "", _placement),
         ("What moved", "Cold moves restore their state before they run.", _moves),
         ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
         ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
-        ("Time without processing", "How long records waited, around a rebalance, for somebody to take them.", _gaps),
+        ("Time without processing", "How long records waited for processing around a rebalance.", _gaps),
         ("Restorations", "", _restores),
         ("Warm-ups", "", _warmups),
         (
@@ -150,7 +150,7 @@ def _timeline(tables: Tables) -> str:
 
 
 def _binned_timeline(rows: Sequence[Row]) -> str:
-    """Columns of equal time, each with the number of rebalances by cause: so many marks would be one solid bar."""
+    """Draw columns of equal time with the number of rebalances by cause. Many single marks would form a solid bar."""
     first, last = rows[0]["at"], rows[-1]["at"]
     bins: list[Counter[str]] = [Counter() for _ in range(_BINS)]
     span = (last - first).total_seconds() or 1
@@ -223,7 +223,7 @@ def _balance(tables: Tables) -> str:
 
 
 def _by_client(tables: Tables) -> str:
-    """The clients after the last rebalance, busiest first."""
+    """Return the clients after the last rebalance, busiest first."""
     rows = sorted(tables["balance"], key=lambda row: (-(row["active_per_thread"] or 0), row["client"]))
     if not rows:
         return ""
@@ -330,7 +330,7 @@ def _gaps(tables: Tables) -> str:
     stayed = [row["paused_ms"] for row in tables["gap"] if row["kind"] != "moved" and row["paused_ms"]]
     bound = max(row["skew_bound_ms"] for row in tables["gap"])
     idle = len(tables["gap"]) - len(moved) - len(stayed)
-    nothing = f" {idle:,} times a task had nothing to do; that is no pause." if idle else ""
+    nothing = f" {idle:,} times a task had no input, which does not count as a pause." if idle else ""
     note = (
         f"<p class=note>A move compares the clocks of two machines and may be off by up to {_ms(bound)}.{nothing}</p>"
     )
@@ -374,7 +374,7 @@ def _warmups(tables: Tables) -> str:
 
 def _hot_tasks(tables: Tables) -> str:
     if not tables["offender"]:
-        return _none("hot tasks: nothing stood out, or no samples were recorded")
+        return _none("hot tasks: no task exceeded a limit, or no samples were recorded")
     by_task: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(tables["offender"], key=lambda row: row["window"]):
         by_task[row["task"]].append(row)
@@ -413,7 +413,7 @@ def _distribution(of: Sequence[tuple[str, Sequence[float], Callable[[float], str
 
 
 def _histograms(*of: tuple[str, Sequence[float]]) -> str:
-    """Side by side: how many took how long, in steps of a factor of two and a half or so."""
+    """Draw histograms of durations side by side, in steps of a factor of about 2.5."""
     charts = []
     for name, values in of:
         if len(values) < _HISTOGRAM_MIN:
@@ -438,7 +438,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _moments(first: datetime, last: datetime) -> list[str]:
-    """Times and their labels, at most a handful, for the axis of a chart."""
+    """Return a few times as labels for the axis of a chart."""
     if last <= first:
         return [_time(first)]
     step = (last - first) / (_MOMENTS - 1)
@@ -450,7 +450,7 @@ def _time(value: datetime) -> str:
 
 
 def _compact(value: int) -> str:
-    """At most seven characters, for a card."""
+    """Return a number with at most seven characters, for a card."""
     for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
         if value >= size:
             return f"{value / size:,.1f} {unit}" if value < 1_000 * size else f"{value / size:,.0f} {unit}"
@@ -466,5 +466,5 @@ def _ms(value: float) -> str:
 
 
 def _short(client: str) -> str:
-    """Enough of a process id to find it; the whole one is in the cell's title."""
+    """Return a shortened process id that is long enough to find it. The title of the cell has the complete id."""
     return client if len(client) <= 12 else f"{client[:8]}…{client[-4:]}"

@@ -22,24 +22,29 @@ __all__ = ["REBALANCES_MAX", "Row", "Tables", "read_tables"]
 Row = Mapping[str, Any]
 
 REBALANCES_MAX: Final = 400
-"""So many of the last rebalances are read, and what else happened since the first day of them."""
+"""Number of the last rebalances that are read. Other events are read from the first day of these on."""
 
 _MARKER: Final = "telemetry.json"
 _ATTEMPTS: Final = 2
 _UNREAD: Final = ("rebalance_input",)
-"""Large, and for the backtest."""
+"""Tables that are not read: large, and only for the backtest."""
 _OF_REBALANCES: Final = ("rebalance", "balance_summary", "move")
 _OF_DAYS: Final = ("restore", "gap", "warmup", "offender")
 _ONE_REBALANCE: Final = ("placement", "balance", "spread")
-"""Of these only the last rebalance is shown."""
+"""Tables of which only the last rebalance is read."""
 _ORDER: Final = ["at", "epoch", "generation", "rebalance_id", "day", "outcome", "trigger"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """``rows`` by table; every table is there, perhaps empty. Instants are datetimes in UTC. ``rebalances`` is how many
-    there are in all, also those that were not read. ``timeline`` has what a chart over time needs of all of them:
-    columns ``at``, ``trigger`` and ``outcome``."""
+    """The tables of a group.
+
+    Attributes:
+        group: the group.
+        rows: table -> rows. Every table exists, but may be empty. Times are datetimes in UTC.
+        rebalances: number of all rebalances, including unread ones.
+        timeline: columns ``at``, ``trigger`` and ``outcome`` of all rebalances, for a chart over time.
+    """
 
     group: str
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
@@ -51,16 +56,16 @@ class Tables:
 
 
 def read_tables(folder: str | Path) -> Tables:
-    """The tables in a folder that telemetry has filled. ConfigError when it is none.
+    """Read the tables in a folder of telemetry. Raises ConfigError when the folder has no tables of telemetry.
 
-    A running telemetry replaces folders; a file that vanished in between is looked for once more.
+    A running telemetry job replaces folders. If a file disappears while it is read, the tables are read again.
     """
     root = Path(folder)
     try:
         group = json.loads((root / _MARKER).read_text(encoding="utf-8"))["group"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{root} holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP --tables "
+            f"{root} has no telemetry tables; create them first: `streams-py telemetry run --group GROUP --tables "
             f"{root}`"
         ) from None
     for attempt in range(_ATTEMPTS):
@@ -102,7 +107,7 @@ def _dataset(folder: Path) -> Any:
 
 
 def _schema(files: list[str]) -> Any:
-    """That of the files with the columns that only folders have; no files, no rows."""
+    """Return the schema of the files, with the columns that only the names of folders contain."""
     of_folders = pa.schema([("group", pa.string()), ("day", pa.date32())])
     return pa.unify_schemas([of_folders, pq.read_schema(files[0])]) if files else of_folders
 

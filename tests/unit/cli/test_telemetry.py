@@ -78,7 +78,7 @@ def test_text_that_is_no_pair_is_wrong_usage(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["report", "placement", "moves"])
 def test_folder_without_tables_is_explained(command: str, tmp_path: Path) -> None:
     output = failure(command, "--tables", str(tmp_path / "nothing"))
-    assert "holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP" in output
+    assert "has no telemetry tables; create them first: `streams-py telemetry run --group GROUP" in output
 
 
 @pytest.mark.parametrize(

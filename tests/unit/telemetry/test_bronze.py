@@ -1,4 +1,4 @@
-"""Records of an events topic as they come: what they say of themselves, and what is none."""
+"""Bronze rows from records of an events topic, including records that cannot be parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in Delta Lake's format: which files count, what a session needs, and how days are replaced."""
+"""Tables in Delta Lake's format: the files of a table, the settings of a session, and how days are replaced."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_delta_that_is_not_installed_is_refused_before_spark_is_started(
     given = ["run", "--group", "g", "--tables", str(tmp_path / "t"), "--bootstrap", "127.0.0.1:1", "--format", "delta"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
     assert done.exit_code == 2
-    assert "Delta Lake is not installed: install the delta-spark that belongs to this PySpark" in done.stderr
+    assert "Delta Lake is not installed: install the delta-spark version for this PySpark" in done.stderr
 
 
 def test_jar_is_that_of_the_installed_versions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How long nobody processed a task: from two clocks, or from one, and also when its end is told of late."""
+"""Gaps of tasks: from two clocks or from one, and also if the event about the last record is late."""
 
 from __future__ import annotations
 

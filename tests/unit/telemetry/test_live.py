@@ -1,4 +1,4 @@
-"""A fold that goes on where it stood gives the rows of one that takes everything, wherever the looks fall."""
+"""A fold that continues from its saved state gives the same rows as a fold over all events, for any looks."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_event_that_belongs_before_what_is_folded_asks_for_the_day() -> None:
     tables = Tables()
     assert tables.look(records)
     assert not tables.look([records[0]._replace(partition=1, offset=0, rebalance_id=None)])
-    assert tables.look([])  # nothing new is no reason
+    assert tables.look([])  # no new event, so nothing is folded again
 
 
 def test_repeated_parts_are_no_reason_to_fold_anything_again() -> None:

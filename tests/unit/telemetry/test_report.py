@@ -99,7 +99,7 @@ def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
     idle = [{**made["gap"][0], "gap_ms": 3_600_000, "paused_ms": 0}] * 3
     page = report_page(Tables("app", {**made.rows, "gap": [*gaps, *idle]}))
     checked(page)
-    assert "3 times a task had nothing to do; that is no pause." in page
+    assert "3 times a task had no input, which does not count as a pause." in page
     assert "1.0 h" not in page
     assert page.count("≤ 500 ms") >= 2
     assert "tasks that stayed" in page
@@ -223,7 +223,7 @@ def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
         if damaged is not None:
             (tmp_path / "telemetry.json").write_text(damaged)
         with pytest.raises(
-            ConfigError, match=r"holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP"
+            ConfigError, match=r"has no telemetry tables; create them first: `streams-py telemetry run --group GROUP"
         ):
             read_tables(tmp_path)
 
@@ -259,7 +259,7 @@ def test_images_of_nothing_are_none(tmp_path: Path) -> None:
 def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "--tables", str(tmp_path / "nothing")])
     assert done.exit_code == 2
-    assert "holds no telemetry tables" in done.output.replace("\n", " ")
+    assert "has no telemetry tables" in done.output.replace("\n", " ")
 
 
 def test_terminal_shows_names_as_they_are(folder: Path) -> None:

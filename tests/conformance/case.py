@@ -6,4 +6,4 @@ __all__ = ["NotSupportedCaseError"]
 
 
 class NotSupportedCaseError(Exception):
-    """The case exercises something that this library does not have; the text says what."""
+    """The case needs a feature that this library does not have; the text names it."""

@@ -134,7 +134,7 @@ def places_of(placements: Mapping[ProcessId, Placement]) -> Places:
 
 
 def places_of_entries(entries: Iterable[KafkaStreamsAssignment]) -> Places:
-    """What a public assignor or helper made, in the form of the files."""
+    """Convert the result of a public assignor or helper to the format of the files."""
     result: Places = {}
     for entry in entries:
         roles: dict[str, list[str]] = {"active": [], "standby": []}
@@ -199,7 +199,7 @@ def _client_inconsistency(client: ClientInput, ends: Mapping[TaskId, int]) -> st
     return None
 
 
-# -- numbers beside a decision -------------------------------------------------------------------------------
+# -- additional numbers of a decision -------------------------------------------------------------------------
 
 
 def _tags(case: Case) -> dict[str, dict[str, str]]:
@@ -232,9 +232,9 @@ def spread_of(case: Case, places: Places) -> dict[str, list[int]]:
 
 
 def ideal_spread(case: Case, places: Places) -> dict[str, int | None] | None:
-    """Largest sum over the keys that the configured number of standbys could reach beside each active.
+    """Return the largest sum over the keys that the configured standbys of each active task could reach.
 
-    By brute force, so None for more clients than the files have it for.
+    It is computed by brute force. None if there are too many clients for that in the files.
     """
     keys, tags, hosts = case["configs"]["rack_aware_assignment_tags"], _tags(case), _hosts(places)
     clients, replicas = list(tags), case["configs"]["num_standby_replicas"]

@@ -2,7 +2,7 @@
 
 A *kind* is the stem of a vector file's name. Decisions of the high-availability, sticky and fallback assignors, and the
 helpers of ``TaskAssignmentUtils``, must be equal; what an optimiser finds must be equal in cost or not worse. Numbers
-that a case carries beside a decision (spread, balance, costs) are recomputed, and its input is checked against
+that a case contains in addition to a decision (spread, balance, costs) are recomputed, and its input is checked against
 itself, so that a damaged vector is noticed.
 """
 
@@ -50,7 +50,9 @@ def run_decision_case(kind: str, case: Case) -> str | None:
         damaged = inconsistency(case)
         if damaged:
             return f"the case contradicts itself: {damaged}"
-    with quiet_logs("streams_py.assignment"):  # recorded clusters may be too small, and nobody needs a warning of it
+    with quiet_logs(
+        "streams_py.assignment"
+    ):  # recorded clusters may be too small, and the warning about it is not needed here
         return check(case)
 
 
@@ -95,7 +97,7 @@ def _built_in(make: Callable[[], BuiltInAssignor]) -> Callable[[Case], str | Non
 
 
 def _high_availability() -> HighAvailabilityAssignor:
-    return HighAvailabilityAssignor(reference_behaviour=True)  # Kafka's decisions, dead ends included
+    return HighAvailabilityAssignor(reference_behaviour=True)  # Kafka's decisions, including dead ends
 
 
 def _tags(case: Case) -> str | None:

@@ -87,7 +87,7 @@ class _Graph:
                         break
                     distance[edge.head] = distance[edge.tail] + edge.cost
                     changed = True
-            if not changed:  # Kafka goes on, without effect
+            if not changed:  # Kafka continues, without effect
                 break
         if node is None:
             return []

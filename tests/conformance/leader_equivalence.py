@@ -72,7 +72,7 @@ class Entry:
 
     @classmethod
     def recorded(cls, entry: Case) -> Entry:
-        """What the Java leader sent."""
+        """Return the assignments of the Java leader."""
         partitions = tuple(TopicPartition(*tp) for tp in entry["partitions"])
         return cls.of(MemberAssignment(partitions, bytes.fromhex(entry["user_data"])))
 

@@ -1,8 +1,9 @@
-"""Compares recorded rack optimisation (KIP-925) with ours.
+"""Compares recorded rack optimisation (KIP-925) with this library's.
 
-Two questions, asked apart. *Does the assignor call the optimiser as Kafka does?* The recorded results are played back
-to our assignor as the optimiser's answers; every call and the final decision must be equal. *Does our optimiser find
-as good a placement?* Each recorded input is optimised by itself; many placements cost the same, so costs are compared.
+Two properties are checked separately. First, the assignor must call the optimiser as Kafka does. The recorded results
+are replayed to our assignor as the optimiser's answers; every call and the final decision must be equal. Second, the
+optimiser must find an equally good placement. Each recorded input is optimised alone, and costs are compared, because
+many placements have the same cost.
 """
 
 from __future__ import annotations
@@ -282,7 +283,7 @@ def _check_standby_stage(case: Case, stage: Case) -> str | None:
 
 
 def _tags(case: Case, clients: Sequence[ProcessId]) -> Sequence[Tags] | None:
-    """What the recorded assignor kept apart: with tags configured, in the default assignor only."""
+    """Tags for which the recorded assignor separated clients: only the default assignor, with tags configured."""
     if not case["configs"]["rack_aware_assignment_tags"] or case["assignor"] != "high_availability":
         return None
     own = {client["process_id"]: frozenset(client.get("client_tags", {}).items()) for client in case["clients"]}
@@ -327,7 +328,7 @@ def run_optimiser_case(
         return found
     price, fee = _prices(case, params)
     ours = traffic(partitions, after, racks)
-    if recorded["error"] is not None or price is None or fee is None:  # we go on where Kafka gives up
+    if recorded["error"] is not None or price is None or fee is None:  # we continue where Kafka gives up
         worse = ours > traffic(partitions, before, racks)
         return "ours made the placement worse" if worse else None
     cost = price * ours + (0 if standby else fee * moved(before, after))

@@ -1,9 +1,9 @@
-"""Compares what topologies do with recorded runs: every record to every topic, and the stores at the end.
+"""Compares topologies with recorded runs: every record in every topic, and the stores at the end.
 
-A run is driven as it was recorded: the whole topology as one task, one partition per topic, everything that is sent to
-a topic the topology reads comes back at once. The recording leaves two things open, and so does this comparison: the
-order of outputs *across* topics when two input records were equally old, or when caches were flushed; and the order of
-rows in a store.
+A run is repeated as it was recorded. The whole topology is one task, every topic has one partition, and records in
+topics that the topology reads are delivered immediately. The recording leaves two things undefined, and so does this
+comparison: the order of outputs *across* topics if two input records had equal timestamps or caches were flushed, and
+the order of rows in a store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Row: TypeAlias = dict[str, Any]
 _FIELDS: Final = {"id", "run", "config", "inputs", "outputs", "changelogs", "stores", "disk_differs", "ties"}
 _INPUT_FIELDS: Final = {"topic", "partition", "key", "value", "timestamp", "headers"}
 _CACHE_BYTES: Final = 10 * 1024 * 1024
-# What each run number stands for: cache, commit_every, throttle. The clock always starts at the same time.
+# The meaning of each run number: cache, commit_every, throttle. The clock always starts at the same time.
 _RUNS: Final = {0: (0, 1, 0), 1: (0, 1, 1000), 2: (0, 1, 0), 3: (_CACHE_BYTES, 1, 0), 4: (_CACHE_BYTES, 5, 0)}
 _LATE_RUN: Final = 2
 """Like run 0, but its records are of our time: the latest timestamp is above the next number."""
@@ -76,7 +76,7 @@ def _unlike_any_recording(case: Case, optimization: str, topology: Topology) -> 
     if odd is not None:  # Python takes True and 1.0 for 1
         return f"{odd!r} is neither a text nor a whole number"
     if case["run"] not in _RUNS:
-        return f"there is no run {case['run']}"
+        return f"unknown run {case['run']}"
     cache, commit_every, throttle = _RUNS[case["run"]]
     config = {
         "topology.optimization": optimization,
@@ -98,7 +98,7 @@ def _unlike_any_recording(case: Case, optimization: str, topology: Topology) -> 
     for number, step in enumerate(case["inputs"]):
         fields = set(step) ^ ({"advance_wall_clock_ms"} if "advance_wall_clock_ms" in step else _INPUT_FIELDS)
         if fields or step.get("partition", 0) != 0:
-            return f"input {number} is no step of a recording: {step}"
+            return f"input {number} is not a step of a recording: {step}"
     return None
 
 

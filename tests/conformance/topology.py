@@ -30,7 +30,7 @@ def run_describe_case(case: Mapping[str, Any]) -> str | None:
     try:
         program = program_of(case["id"])
     except KeyError as error:
-        return f"there is no program {error}"
+        return f"unknown program {error}"
     ours = _lines(_ours(program))
     theirs = _lines({name: _in_one_order(name, value) for name, value in case.items()})
     for line, expected in zip(ours, theirs, strict=False):

@@ -1,6 +1,6 @@
-"""Pairs of versions of the recorded programs, each changed in one way whose consequence is known.
+"""Pairs of versions of the recorded programs. They differ in one change whose consequence is known.
 
-What is known comes from the change itself and from the names in the programs, never from the check that is judged.
+The consequence is known from the change itself and from the names in the programs, not from the check under test.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _GENERATED = re.compile(r".*\d{10}.*")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two versions, and whether the new one may go on with the state of the old one. ``names``: it is a matter of names
-    only, which descriptions tell, too."""
+    """Two versions, and whether the new one may continue with the old one's state.
+
+    ``names``: it depends only on names, which descriptions also contain.
+    """
 
     id: str
     old: Topology

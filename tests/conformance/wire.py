@@ -85,7 +85,7 @@ def run_wire_case(kind: str, case: dict[str, object]) -> str | None:
 
 
 def wire_kind(path_name: str, first_case: Mapping[str, object]) -> str | None:
-    """Format of a file, by its name or else by the keys of a case; None when it is none of ours."""
+    """Return the format of a file by its name, or by the keys of a case; None if it is not a known format."""
     stem = PurePath(path_name).stem
     if stem in WIRE_KINDS:
         return stem

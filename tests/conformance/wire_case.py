@@ -99,7 +99,7 @@ def as_list(value: object) -> list[object]:
 
 
 def as_int(value: object) -> int:
-    """``value`` as an integer; a bool or a float is none."""
+    """Return ``value`` as an integer; a bool or a float is not one."""
     if not isinstance(value, int) or isinstance(value, bool):
         fail(f"expected an integer, not {json_text(value):.80}")
     return value
@@ -180,7 +180,7 @@ def canonical_bytes(case: Case, data: bytes, *, permutes_bytes: bool) -> bytes:
 
 
 def must_accept(case: Case) -> bool:
-    """What the case demands of us; raises when its statements contradict each other."""
+    """Return what the case requires; raise an error if its statements contradict each other."""
     java = as_str(case["java"])
     if java != "ok" and not java.startswith(("java.", "org.apache.kafka.")):
         fail(f"java is neither ok nor the class of an exception: {java:.80}")

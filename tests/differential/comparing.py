@@ -15,7 +15,7 @@ from tests.unit.topology.recorded_runs import by_topic, feed, in_one_order
 __all__ = ["JavaPeer", "difference", "restarts_change"]
 
 _FAULTS_OF_JAVA = (
-    # A window whose aggregate was deleted in the record cache ends Kafka Streams' emission on close.
+    # A window whose aggregate was deleted in the record cache stops Kafka Streams' emission on close.
     '"next.value" is null',
     # Suppress stores the topic of a record in its changelog, but the record of a punctuator has no topic.
     'Cannot invoke "String.getBytes(java.nio.charset.Charset)" because "this.topic" is null',
@@ -53,9 +53,10 @@ class JavaPeer:
 
 
 def difference(program: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    """The first difference, in words; None when there is none. Errors are equal whatever they say.
+    """Return the first difference as text; None if the results are equal. All errors are considered equal.
 
-    When two partitions of a task have equally old records next, either may be taken, so the records are not compared.
+    If the next records of two partitions of a task have equal timestamps, either may be processed first, so the records
+    are not compared.
     """
     ties: list[int] = []
     try:
@@ -71,9 +72,10 @@ def difference(program: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | N
 
 
 def restarts_change(program: Mapping[str, Any], steps: Collection[int]) -> str | None:
-    """What a restart of all tasks before each of these steps changes, in words, with the results that are ours.
+    """Return as text what a restart of all tasks before each of these steps changes, with this library's results.
 
-    Results are the records of all topics. Java's test driver cannot restart, so this is compared with a run without.
+    The results are the records of all topics. Java's test driver cannot restart, so a run without restarts is the
+    reference.
     """
 
     def restart(step: int, tasks: InProcessTasks) -> None:

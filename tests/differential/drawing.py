@@ -21,7 +21,7 @@ _JOINERS: Final = ("cat", "catx", "kcat")
 _TYPES: Final = ("inner", "left", "outer")
 _CACHES: Final = (0, 0, 10_485_760)
 _EMIT_INTERVALS_MS: Final = (0, 1000)
-"""By the wall clock, which some of the inputs advance. 1000 is that of Kafka Streams."""
+"""By the wall clock, which some of the inputs advance. 1000 is Kafka Streams' value."""
 _LONG_MS: Final = 1_000_000_000
 """Longer than the records of a program last."""
 Step = dict[str, Any]

@@ -41,7 +41,7 @@ def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int) -> None
 @pytest.mark.weekly
 @pytest.mark.broker
 def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
-    """The comparison itself: with our own results there are differences, among so many programs."""
+    """Tests the comparison itself: without the first row of each answer, it must find differences in some programs."""
     programs = [draw(seed) for seed in range(60)]
     answers = [peer.answer(program) for program in programs]
     assert not all(difference(program, {**answer, "rows": answer.get("rows", [])[1:]}) is None
@@ -53,7 +53,7 @@ def test_restarts_change_no_result(first: int) -> None:
     found = {}
     for seed in range(first, first + 40):
         program = draw(seed)
-        if not any("period" in step for step in program["steps"]):  # a punctuator begins again
+        if not any("period" in step for step in program["steps"]):  # a punctuator starts again
             steps = {len(program["inputs"]) // 3, 2 * len(program["inputs"]) // 3}
             found[seed] = restarts_change({**program, "emit": 0}, steps)  # so does the throttle of emission
     assert len(found) > 20

@@ -1,16 +1,15 @@
-"""Blocks of code on a page, and what the page says to its test in comments that a reader does not see.
+"""Blocks of code on a page, and instructions for its test in comments that a reader does not see.
 
 A comment stands alone, between two blank lines:
 
-* ``<!-- not run: reason -->``: the next block cannot run here;
-* ``<!-- test`` ... ``-->``: Python for the test only: what the page takes for granted, or what must hold now;
-* ``<!-- fails -->``: the next block of shell commands is to end with a status other than 0;
-* ``<!-- output -->``: the next block is what the commands before it have printed; ``...`` is anything;
-* ``<!-- terminal 1 shows TEXT -->``: wait until that terminal shows it;
-* ``<!-- terminal 1 ctrl-c -->``, ``<!-- terminal 1 kill -->``: what the reader does there (``kill``: SIGKILL).
+* ``<!-- not run: reason -->``: the next block cannot run here.
+* ``<!-- test`` ... ``-->``: Python for the test only: preconditions of the page, or checks at this point.
+* ``<!-- fails -->``: the next block of shell commands must exit with a status other than 0.
+* ``<!-- output -->``: the next block is the output of the commands before it; ``...`` matches anything.
+* ``<!-- terminal 1 shows TEXT -->``: wait until that terminal shows the text.
+* ``<!-- terminal 1 ctrl-c -->``, ``<!-- terminal 1 kill -->``: actions of the reader there (``kill``: SIGKILL).
 
-A block with ``title="app.py"`` is a file of the reader's folder, one with ``title="Terminal 1"`` goes on running there
-while the page goes on.
+A block with ``title="app.py"`` is a file in the reader's folder. One with ``title="Terminal 1"`` keeps running there.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Comment:
-    """What the page tells its test."""
+    """An instruction of the page for its test."""
 
     line: int
     text: str

@@ -1,6 +1,6 @@
 """Do what a page says, from top to bottom, in the current folder: ``python -m tests.docs.run_page PAGE``.
 
-Its Python blocks are one program, as a reader would type it. Ends with a traceback that names the page's line.
+Its Python blocks are one program, as a reader would type it. An error gives a traceback with the page's line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE_S = 120
 
 
 class Reader:
-    """Somebody who types what the page says."""
+    """A reader who types what the page says."""
 
     def __init__(self, page: Path) -> None:
         self.page = page
@@ -104,7 +104,7 @@ class Reader:
             os.chdir(left_in.read_text().strip())  # the reader stays in the folder that the commands went to
 
     def _start(self, number: str, code: str) -> None:
-        if number in self.terminals:  # somebody ended what ran there, or it has ended
+        if number in self.terminals:  # the reader stopped the process that ran there, or it has stopped
             self._end(number, signal.SIGTERM)
         path = self.home / f"terminal-{number}.log"
         folder = self.folder_of.get(number, self.home)

@@ -34,7 +34,7 @@ BLOCKS_NOT_RUN = {
     "docs/telemetry.md": 5,
     "docs/tutorial.md": 2,
 }
-"""How many blocks of a page do not run. Each says why beside itself; a new one is entered here."""
+"""Number of blocks of each page that do not run. Each has its reason next to it; add new ones here."""
 
 
 def _blocks(page: str) -> list[Block]:
@@ -93,7 +93,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Resources(HTMLParser):
-    """What a browser loads for a page without being asked."""
+    """Resources that a browser loads for a page automatically."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def test_join_of_uneven_topics_is_named_with_its_line_before_a_record_is_read(
         application_id=f"app-{list(UNEVEN).index(case)}", bootstrap_servers=broker.url, state_dir=str(tmp_path)
     )
     with pytest.raises(StreamsError) as caught, KafkaStreams(uneven(case, "first", "second", seen), config) as streams:
-        assert streams.wait(PATIENCE_S), "it goes on"
+        assert streams.wait(PATIENCE_S), "it keeps running"
     check_error(case, caught.value, "second")
     assert seen == []
 

@@ -1,4 +1,4 @@
-"""Results of a cached count that wait for a coroutine: the task lets them through, commits, and goes on."""
+"""Results of a cached count that wait for a coroutine: the task forwards them, commits, and continues."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def text(tmp_path: Path) -> Path:
 def start(*arguments: str, scratch: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(scratch), "COLUMNS": "100"}
     environment.pop("BOOTSTRAP", None)
-    # Whoever started this run may ignore Ctrl-C (`nohup ... &`), and children inherit that.
+    # The parent process may ignore Ctrl-C (`nohup ... &`), and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [*DEMO, *arguments],

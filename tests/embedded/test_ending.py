@@ -1,4 +1,4 @@
-"""A program that waits for its client ends in order when it is told to: README's, and one with a block of its own."""
+"""A program that waits for its client closes in order on a signal: the README's program, and one with its own block."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _started(
     """README's application with another ending, once it is RUNNING, and what it has logged so far."""
     assert _RUN in _README
     path = folder / "app.py"
-    # As from a terminal: whoever runs tests in the background of a shell has programs begin with SIGINT ignored.
+    # As from a terminal: tests that run in the background of a shell would start programs that ignore SIGINT.
     beginning = "import logging, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     path.write_text(f"{beginning}logging.basicConfig(level=logging.INFO)\n{_README.replace(_RUN, ending)}")
     process = subprocess.Popen(
@@ -48,7 +48,7 @@ def _started(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A name of its own: the cluster is shared by all processes that ask for the same one.
+        # A unique name, because all processes that use the same name share the cluster.
         env=os.environ | {"BOOTSTRAP": f"embedded://end-{uuid.uuid4().hex[:12]}", "TMPDIR": str(folder)},
     )
     started.append(process)

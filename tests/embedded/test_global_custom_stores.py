@@ -1,4 +1,4 @@
-"""A global store of the user's own in a running client: tasks and queries may ask it, nobody else may change it."""
+"""A custom global store in a running client: tasks and queries may read it, but only its processor may change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole applications on the embedded cluster, each instance a process: what a user gets without any broker."""
+"""Whole applications on the embedded cluster, each instance in a separate process, without any broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 100}
 
 @pytest.fixture
 def application(tmp_path: Path) -> Iterator[Callable[..., Application]]:
-    """Makes applications, each on an embedded cluster of its own."""
+    """Create applications, each on a separate embedded cluster."""
     made: list[Application] = []
     brokers: list[EmbeddedBroker] = []
 

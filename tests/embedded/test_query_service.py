@@ -56,7 +56,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Instance]]:
-    """Two running instances. Tests leave them as they are: they run in any order."""
+    """Two running instances. Tests must not change them, because they run in any order."""
     with two_instances(tmp_path_factory) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""State in ``state.dir`` outlives an embedded cluster; counting must not go on from it on the next one."""
+"""State in ``state.dir`` survives an embedded cluster; counting must not continue from it on the next cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published installs and works, far away from this checkout."""
+"""The published package installs and works outside of this checkout."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Every call of the record clients while the broker dies under it: the truth or "ask again", never something else.
+"""Calls of the record clients while the broker dies: the result is correct, or an error that asks for a retry.
 
-The table has one row per call and kind of request that it makes. Each is played with a broker that dies silently after
-it was asked, and with one that is cut off after so many bytes of its answer. Afterwards the same client must work.
-A row takes seconds (time-outs pass), so those whose lie would cost state run always, the others in the long run.
+The table has one row per call and kind of request that it makes. Each row runs with a broker that stops answering after
+the request, and with one that is cut off after some bytes of its answer. Afterwards the same client must work. A row
+takes seconds, because time-outs elapse. So only rows in which a wrong answer would lose state run always; the others
+run in the weekly tier.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class World:
         return found if isinstance(found, AdminError) else [info.partition for info in found]
 
     def read(self) -> object:
-        """What a first read finds; a broker that dies is no reason for anything but silence."""
+        """Return the result of a first read. A dying broker may only cause an empty result."""
         self.consumer.assign({self.here: BEGINNING})
         found: list[bytes | None] = []
         for _ in range(10):
@@ -82,7 +83,7 @@ class World:
         return self.consumer.position(self.here)
 
     def write(self) -> object:
-        """Written once or more often (nobody may know): acknowledged it is there."""
+        """Write a record. It may be written more than once; if acknowledged, it is in the log."""
         self.producer.produce(self.topic, b"more", b"k", 1, None, 9, None)
         for _ in range(10):
             if self.producer.flush(100) == 0:
@@ -201,7 +202,7 @@ def assert_true_or_passing(call: Callable[[World], Any], world: World, truth: ob
 
 
 def is_asked_again(call: Callable[[World], Any], world: World, truth: object) -> bool:
-    """One that was given up before its request was made; false, since the broker has not died."""
+    """Check a call that was given up before its request was sent. Return False, since the broker has not died."""
     assert_true_or_passing(call, world, truth)
     return False
 

@@ -1,4 +1,4 @@
-"""A broker that goes away and comes back: nothing is lost, nothing spins, the address is named."""
+"""A broker that is unavailable for some time: no data is lost, no loop spins, and the log names the address."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_records_flow_on_without_loss_or_swap_when_the_broker_was_stopped(
     late = take(consumer, RECORDS)
     assert [record.value() for record in early + late] == [b"%d" % number for number in range(2 * RECORDS)]
     assert producer.acked_offsets() == {partition: 2 * RECORDS - 1}
-    # The client that was in use before the restart may be deaf for ever: a second try has a new one.
+    # The client that was in use before the restart may stay unresponsive, so the second attempt uses a new one.
     assert admin.list_offsets([partition]) == {partition: 2 * RECORDS}
     assert admin.committed_offsets("records", [partition]) == {partition: None}
     about_connections = re.compile(r"adapters\.confluent|\.outages$")

@@ -29,7 +29,7 @@ def test_stream_and_batch_are_planned_and_read_after_the_leader_was_killed(kafka
     options = {"kafka.bootstrap.servers": boot, "topics": topic, "poll.timeout.ms": "300000"}
     reader = StreamsKafkaSource(options).streamReader(schema=None)  # type: ignore[arg-type]
     begun = reader.initialOffset()
-    end = reader.latestOffset(begun, ReadAllAvailable())  # its connections are to brokers as they are now
+    end = reader.latestOffset(begun, ReadAllAvailable())  # its connections are to the current brokers
     leader = admin.list_topics(topic, timeout=60).topics[topic].partitions[0].leader
     kafka_cluster.kill_node(leader)
     try:

@@ -1,4 +1,4 @@
-"""Logs of which nothing more can be delivered are no reason to doubt a client, however often they are looked at."""
+"""A log from which nothing more can be delivered does not make a client suspect, however many times it is checked."""
 
 from __future__ import annotations
 

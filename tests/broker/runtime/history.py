@@ -1,9 +1,9 @@
-"""What became of every record: lost, duplicated, or out of order.
+"""Checks what happened to every record: lost, duplicated, or out of order.
 
-Written is a sequence 0, 1, 2, ... per key, each in one partition; seen is what came out, as read from the output
-topic. At-least-once allows repetition after a crash and nothing else, and so much is certain even then: the *first*
-appearances of a key's records are in order. An owner processes and sends in order, and the next one starts at or
-before the first record that was not acknowledged.
+The input of each key is the sequence 0, 1, 2, ..., in one partition. The output is read from the output topic.
+At-least-once allows only repetition after a crash, and even then the *first* appearances of a key's records must be in
+order. An owner processes and sends in order, and the next owner starts at or before the first record that was not
+acknowledged.
 """
 
 from __future__ import annotations

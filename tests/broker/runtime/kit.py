@@ -1,4 +1,4 @@
-"""Applications on a real broker, each instance a process of its own."""
+"""Applications on a real broker, each instance in a separate process."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Instance:
         return self.process.wait(timeout_s)
 
     def wait_end(self, *, timeout_s: float = PATIENCE_S) -> int:
-        """Wait for it to end by itself; the exit status."""
+        """Wait until the process stops without a request; return the exit status."""
         status = self.process.wait(timeout_s)
         self._listener.join(30)  # the last report may still be on its way
         return status
@@ -153,7 +153,7 @@ class Application:
             "producer.linger.ms": 5,
         } | {key.replace("__", "-").replace("_", "."): value for key, value in config.items()}
         self.may_fail = False
-        """Set by tests in which an instance ends in ERROR."""
+        """Set by tests in which an instance stops in ERROR."""
         self.instances: list[Instance] = []
         self.clients = KafkaClients(StreamsConfig.of({**self.config, "num.stream.threads": 1}))
         self.admin = self.clients.admin()
@@ -192,7 +192,7 @@ class Application:
         return "\n".join(instance.tail() for instance in self.instances)
 
     def until(self, condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-        """As wait_until, with the logs in the message; over at once when an instance fails that was not to."""
+        """Like wait_until, with the logs in the message. Fails immediately if an instance fails unexpectedly."""
 
         def met_or_failed() -> bool:
             return bool(condition()) or (not self.may_fail and self._has_failed())
@@ -250,7 +250,7 @@ class Application:
         behind = [at for at, end in self.admin.list_offsets(partitions).items() if committed[at] != end]
         if "processing.guarantee" not in self.config or any(at.topic == self.input for at in behind):
             return not behind
-        return not behind or not self._records_of(behind, committed)  # what is left are the ends of transactions
+        return not behind or not self._records_of(behind, committed)  # the remaining offsets are transaction markers
 
     def await_caught_up(self, *, timeout_s: float = PATIENCE_S) -> None:
         self.until(self.caught_up, "the input to be processed", timeout_s=timeout_s)
@@ -261,7 +261,7 @@ class Application:
         return self._records_of(every, dict.fromkeys(every, BEGINNING))
 
     def _records_of(self, every: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]) -> list[RawRecord]:
-        """Up to the ends as they are now; under exactly-once what is committed."""
+        """Read up to the current ends; under exactly-once only committed records."""
         ends = self.admin.list_offsets(every)
         consumer = self.clients.restore_consumer("reader")
         consumer.assign({partition: starts[partition] for partition in every})
@@ -285,7 +285,7 @@ class Application:
         )
 
     def traces(self) -> list[tuple[float, int, str, int, int, int]]:
-        """What the tracers wrote down: (time s, pid, thread, generation, partition, offset), by time."""
+        """Return the lines of the tracers: (time s, pid, thread, generation, partition, offset), by time."""
         lines = [line for file in self.folder.glob("trace-*.jsonl") for line in file.read_text().splitlines()]
         found = []
         for line in lines:
@@ -304,12 +304,12 @@ def text(words: int, *, per_line: int = 20, vocabulary: int = 300, seed: int = 1
 
 
 def true_counts(lines: Sequence[str]) -> Counter[str]:
-    """What a word count must come to."""
+    """Return the expected result of a word count."""
     return Counter(itertools.chain.from_iterable(line.split() for line in lines))
 
 
 def steady_producer(application: Application, *, spacing_s: float) -> AbstractContextManager[None]:
-    """Writes a record to every partition each ``spacing_s``, from a thread of its own."""
+    """Write a record to every partition each ``spacing_s``, on a separate thread."""
 
     def run(ended: threading.Event) -> None:
         producer = application.clients.producer("steady")

@@ -1,7 +1,7 @@
-"""An application of many small pipelines, a process of its own: a crash of it is seen as one.
+"""An application of many small pipelines in a separate process, so that a crash is detected.
 
 Its order is the first argument, as JSON: ``config``, and ``pipelines`` of (name, kind, topic, serdes, extractor, sink).
-For each line that it reads it prints its state, and what its stores contain.
+For each input line it prints its state and the content of its stores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``task.assignor.class`` decides; and when it fails, everybody keeps what they have and is told why."""
+"""``task.assignor.class`` decides. If it fails, all members keep their tasks and receive the reason."""
 
 from __future__ import annotations
 

@@ -71,10 +71,10 @@ class Stage:
         return streams
 
     def error_of(self, topology: Topology, **config: Any) -> StreamsError:
-        """What the application ends with."""
+        """Return the error with which the application stops."""
         streams = self.start(topology, **config)
         with pytest.raises(StreamsError) as caught:
-            assert streams.wait(40), "it goes on"
+            assert streams.wait(40), "it keeps running"
         return caught.value
 
     def write(self, *values: bytes, topic: str | None = None) -> None:

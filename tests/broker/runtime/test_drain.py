@@ -89,7 +89,7 @@ def test_copies_take_over_before_an_instance_that_closes_has_left_the_group(
     assert a.ask("close", leave=True)
     app.await_shared(b)
     assert ": drained" in a.log_text
-    # Its leaving is a rebalance of its own; who gets tasks because somebody has left joins no second time.
+    # Its leaving starts a separate rebalance; members that get its tasks do not join a second time.
     leaving_after_gain = re.compile(r"gained \d.*joining group", re.DOTALL)
     app.until(lambda: leaving_after_gain.search(b.log_text[said:]), "the other one to have left with nothing")
     app.feed(lines[half:])

@@ -38,7 +38,7 @@ def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_
         pace_s=0.7,
         session_ms=2_500,
         ahead_max=30_000,
-        # Shorter than the outages and the kills around them: the broker ends transactions, and may leave some hanging.
+        # Shorter than the outages and the kills in them: the broker aborts transactions, and may leave some hanging.
         config={"producer.transaction.timeout.ms": 8_000},
         seed=int(time.time()),
     )
@@ -57,7 +57,7 @@ def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_
 
 
 def test_transaction_of_a_killed_process_without_state_holds_up_nobody(application: Callable[..., Application]) -> None:
-    """Commits are minutes away, and time-outs, too: whatever ends it is no commit and no time-out."""
+    """Commits and time-outs would take minutes, so neither of them ends the transaction."""
     app = application(
         app="trace",
         processing_guarantee="exactly_once_v2",

@@ -32,7 +32,7 @@ def topic(kafka_broker: Broker) -> str:
 
 @pytest.fixture
 def producer(kafka_broker: Broker, topic: str) -> Iterator[confluent_kafka.Producer]:
-    """Of somebody else, in transactions."""
+    """A producer of another application, with transactions."""
     made = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": f"{topic}-id"})
     made.init_transactions(60)
     yield made

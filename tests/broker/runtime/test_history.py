@@ -45,7 +45,7 @@ class Numbered:
         self._producer.check()
 
     def writing(self, *, spacing_s: float) -> contextlib.AbstractContextManager[None]:
-        """A record per key each ``spacing_s``, from a thread of its own."""
+        """Write a record per key each ``spacing_s``, on a separate thread."""
 
         def run(ended: threading.Event) -> None:
             while not ended.wait(spacing_s):
@@ -63,7 +63,7 @@ class Numbered:
 
 @contextlib.contextmanager
 def overload(processes: int) -> Iterator[None]:
-    """Busy processes beside the test: whoever needs a processor at once does not get it."""
+    """Processes that use up processor time, so that no thread runs immediately when it is ready."""
     busy = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(processes)]
     try:
         yield
@@ -91,7 +91,7 @@ def test_no_record_is_lost_or_out_of_order_while_instances_are_killed_and_come_b
             before = len(app.traces())
             app.until(lambda before=before: len(app.traces()) > before + 50, "records to flow")
             instances[name].kill()
-            app.until(lambda before=before: len(app.traces()) > before + 100, "the other one to go on")
+            app.until(lambda before=before: len(app.traces()) > before + 100, "the other one to continue")
             instances[name] = app.start(name)
             app.until(lambda: app.shared(*instances.values()), "both to work")
     app.await_caught_up()

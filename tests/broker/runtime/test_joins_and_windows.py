@@ -23,7 +23,7 @@ S = serdes.STRING
 
 
 class Topics:
-    """The topics of one test: their names end in something of their own."""
+    """The topics of one test; their names have a unique suffix."""
 
     def __init__(self, bootstrap: str) -> None:
         self.suffix = f"-{os.getpid()}-{time.time_ns()}"

@@ -1,4 +1,4 @@
-"""Threads that come and go, errors that nobody caught, and every way to end an application."""
+"""Threads that are added and removed, uncaught errors, and every way to stop an application."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_threads_share_the_work_and_numbers_are_reused_when_threads_are_added_an
 def test_static_member_is_removed_from_the_group_when_its_thread_is_removed(
     application: Callable[..., Application], timeout: float
 ) -> None:
-    """However long somebody waits for it."""
+    """Independent of the time for which the caller waits for it."""
     app = application(app="trace", num_stream_threads=2, session_timeout_ms=LONG_MS)
     a = app.start("a", config={"group.instance.id": "static"})
     app.await_shared(a)
@@ -96,7 +96,7 @@ def test_client_ends_in_error_and_names_the_record_when_nobody_handles_an_error(
     assert failed.wait_end() == 1
     assert "poisoned on purpose" in failed.error
     assert f"{app.input}-1 at offset 0" in failed.error
-    # The record goes to the other client when the session of the first one's healthy thread is over.
+    # The record goes to the other client when the session of the first client's healthy thread expires.
     app.until(lambda: other.state == "ERROR", "the other client")
 
 
@@ -122,7 +122,7 @@ def test_every_client_ends_in_error_when_one_shuts_the_application_down(
     a = app.start("a", uncaught="SHUTDOWN_APPLICATION")
     b = app.start("b", uncaught="SHUTDOWN_APPLICATION")
     app.await_shared(a, b)
-    app.feed(["poison once"])  # whoever gets the record next has no reason of its own to end
+    app.feed(["poison once"])  # the next owner of the record has no other reason to stop
     assert a.wait_end() == b.wait_end() == 1
     errors = [a.error, b.error]
     assert any("poisoned on purpose" in error for error in errors)

@@ -1,7 +1,8 @@
-"""Records with any bytes in them: no crash, nothing lost, nothing added; live, after a restart, and without the state.
+"""Records with arbitrary bytes: no crash, no lost and no added records, in operation, after a restart, and without
+state.
 
-What is expected comes from a fold over what was written, and outputs are read from the broker's own bytes
-(:mod:`tests.wire_records`): neither shares code with the runtime or with its client.
+The expected results are computed from the written records, and outputs are read from the broker's bytes
+(:mod:`tests.wire_records`). Neither shares code with the runtime or with its client.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def config(broker: Broker, guarantee: str, folder: Path, application: str) -> di
 
 
 def are_committed(broker: Broker, group: str, topics: Iterable[str]) -> bool:
-    """Whether the group has committed the ends of these topics, or all but markers at their ends."""
+    """Whether the group has committed the ends of these topics, or offsets followed only by transaction markers."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         places = [TopicPartition(topic, 0) for topic in topics]
@@ -121,7 +122,7 @@ def are_committed(broker: Broker, group: str, topics: Iterable[str]) -> bool:
 
 
 def names_read(headers: Iterable[tuple[bytes, bytes | None]]) -> tuple[tuple[bytes, bytes | None], ...]:
-    """Header names as they come out of an application: malformed bytes are U+FFFD, a name ends at NUL."""
+    """Return header names as an application receives them: malformed bytes are U+FFFD, and a name ends at NUL."""
     found, has_bad = [], False
     for name, content in headers:
         name = name.partition(b"\0")[0]
@@ -246,7 +247,7 @@ def _fold(serde: str, records: Iterable[WireRecord]) -> dict[str, str]:
 
 
 class Kind(NamedTuple):
-    """Records of one kind: those of the first half, and of the second."""
+    """Records of one kind for the first half and for the second half."""
 
     serde: str
     first: list[WireRecord]
@@ -274,7 +275,10 @@ def _by_client(**settings: Any) -> Callable[[Broker, str, list[WireRecord]], Non
 
 
 def _in_transactions(*, aborts: bool) -> Callable[[Broker, str, list[WireRecord]], None]:
-    """Each record in a transaction of its own; ``aborts``: behind each one that is aborted and overwrites all keys."""
+    """Write each record in a separate transaction.
+
+    ``aborts``: after each one, an aborted transaction overwrites all keys.
+    """
 
     def write(broker: Broker, topic: str, records: list[WireRecord]) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-{next(_numbers)}"})
@@ -393,7 +397,7 @@ def _expected(pipeline: str, kind: Kind, records: Sequence[WireRecord]) -> Any:
         return _fold(kind.serde, timed)
     readable = [(record, found) for record in timed if (found := _decoded(kind.serde, record)) is not None]
     if pipeline == "count":
-        # A record without a value is no part of an aggregation.
+        # Aggregations skip records without a value.
         keys = (repr(key) for _, (key, value) in readable if key is not None and value is not None)
         return {key: str(count) for key, count in Counter(keys).items()}
     raise ValueError(pipeline)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 
 def warnings(log: str) -> list[str]:
-    """Lines about connections, ours and those of the two client libraries."""
+    """Return lines about connections, from this library and from both client libraries."""
     loggers = (" streams_py.ports.outages ", " streams_py.adapters.confluent", " kafka.", "Traceback")
     return [line for line in log.splitlines() if any(logger in line for logger in loggers)]
 
@@ -84,9 +84,9 @@ def test_wrong_address_is_named_and_waited_for_when_nobody_answers_there(
     application: Callable[..., Application],
 ) -> None:
     app = application()
-    with socket.socket() as nobody:  # bound, but not listening
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unused:  # bound, but not listening
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
         a = app.start("a", config={"bootstrap.servers": address})
         app.until(lambda: any(address in line for line in warnings(a.log_text)), "the address to be named")
         app.until(lambda: a.state == "REBALANCING", "the state of one who waits")

@@ -21,8 +21,9 @@ RETRIABLE = (503, 504)
 
 
 class Reader:
-    """Asks the instances at ``ports`` for words again and again, on a thread of its own, and notes what is wrong: other
-    ``counts``, or that there are none."""
+    """Queries words from the instances at ``ports`` repeatedly, on a separate thread, and records wrong or missing
+    answers.
+    """
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.ports: list[int] = []

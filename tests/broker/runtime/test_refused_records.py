@@ -228,7 +228,7 @@ def test_handler_that_fails_ends_the_application_and_the_next_one_loses_nothing(
 
     first = stage.start(build, guarantee)
     with pytest.raises(StreamsError, match="has no key") as raised:
-        assert first.wait(PATIENCE_S), "it goes on"
+        assert first.wait(PATIENCE_S), "it keeps running"
     assert "production.exception.handler" in str(raised.value)
     assert first.close(PATIENCE_S)
     stage.start(build, guarantee, production_exception_handler="log_and_continue")
@@ -306,7 +306,7 @@ def test_record_that_is_made_differently_each_time_ends_the_application_with_the
         production_exception_handler=handler,
     )
     with pytest.raises(StreamsError, match="produced different records each time") as raised:
-        assert streams.wait(PATIENCE_S), "it goes on"
+        assert streams.wait(PATIENCE_S), "it keeps running"
     assert "has no key" in str(raised.value)
     assert len(handler.records) <= 25
 

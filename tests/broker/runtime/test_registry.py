@@ -27,8 +27,10 @@ RECORDS = 20
 
 
 def topology(app: Application, registry: SchemaRegistry) -> Topology:
-    """Counts that are written with the registry, texts that are read with it, and records that have nothing to do
-    with it: three tasks for each partition number."""
+    """Build a topology with three tasks per partition number.
+
+    It writes counts with the registry, reads texts with it, and processes records without it.
+    """
     builder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)
     counts = builder.stream(app.input).group_by_key().count(store="counts")
     counts.to_stream().to(app.output, value=registry.avro('"long"'))
@@ -68,7 +70,7 @@ def test_nothing_is_lost_or_doubled_when_the_registry_is_away_for_longer_than_a_
             feed(f"{app.input}-read", [ENCODED] * RECORDS)
             app.until(lambda: len(stub.requests) > 1, "the registry to be asked")
             until, fed = time.monotonic() + AWAY_S, 0
-            while time.monotonic() < until:  # the thread's other tasks go on, and commit
+            while time.monotonic() < until:  # the thread's other tasks continue, and commit
                 feed(f"{app.input}-free", [b"y"])
                 fed += app.partitions
                 app.until(lambda so_far=fed: passed() >= so_far, "the other records")  # type: ignore[misc]

@@ -83,7 +83,10 @@ def test_eager_group_becomes_cooperative_in_two_rolling_bounces_without_losing_a
 def test_static_member_whose_place_a_namesake_takes_ends_and_says_why(
     application: Callable[..., Application], guarantee: str
 ) -> None:
-    """A copied configuration, or a process that was believed dead: each would take it back for ever."""
+    """A copied configuration, or a process that was considered dead.
+
+    Otherwise both would take the name from each other forever.
+    """
     app = application(processing_guarantee=guarantee, commit_interval_ms=100, session_timeout_ms=30_000)
     same = {"group.instance.id": "same"}
     first = app.start("first", config=same)

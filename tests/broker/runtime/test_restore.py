@@ -1,4 +1,4 @@
-"""State that is gone, elsewhere, or damaged: it comes back from the changelog, and only as much of it as is needed."""
+"""State that was deleted, moved, or damaged is restored from the changelog, and only the missing part of it."""
 
 from __future__ import annotations
 

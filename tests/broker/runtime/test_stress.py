@@ -33,7 +33,7 @@ class Chaos:
         self._commands = {JAVA: java} if java else {}
 
     def act(self) -> None:
-        """Start, close or kill somebody; at least one instance is left. Or let the broker go away for a while."""
+        """Start, close or kill an instance (at least one is left), or make the broker unavailable for some time."""
         if self._bounces and self.random.random() < 0.15:
             self.bounce()
             return
@@ -62,7 +62,7 @@ class Chaos:
                 instance.signal(15)
 
     def bounce(self) -> None:
-        """The broker is stopped or killed, and comes back."""
+        """Stop or kill the broker, and restart it."""
         hard, away_s = self.random.random() < 0.5, self.random.uniform(0, 6)
         self.note(f"{'kill' if hard else 'stop'} the broker for {away_s:.1f} s")
         (self.app.broker.kill_node if hard else self.app.broker.stop_node)(1)
@@ -70,7 +70,7 @@ class Chaos:
         self.app.broker.start_node(1)
 
     def is_settled(self) -> bool:
-        """Everybody runs, and every task runs once."""
+        """Whether every instance runs, and every task runs once."""
         live = list(self.live.values())
         with_tasks = [instance for instance in live if instance.running]
         return all(instance.state == "RUNNING" for instance in live) and self.app.shared(*with_tasks)

@@ -1,4 +1,6 @@
-"""Internal topics that somebody created before the start, with another ``cleanup.policy`` than the stores require."""
+"""Internal topics that a user created before the start, with a ``cleanup.policy`` that differs from what stores
+require.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member that was away for longer than its session comes back: what it still believes to own is not committed."""
+"""A member returns after its session has expired: partitions that it still believes to own are not committed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_frozen_static_member_does_not_take_its_place_back_from_the_process_that
 def test_process_that_is_frozen_while_its_coordinator_dies_and_comes_back_loses_and_repeats_nothing(
     own_broker: Broker, tmp_path: Path, asleep_s: float
 ) -> None:
-    """It sleeps in the middle of its transactions, and wakes up to a broker that has loaded its group anew."""
+    """It is frozen during its transactions, and resumes with a broker that has loaded its group again."""
     app = Application(
         own_broker,
         tmp_path,

@@ -1,8 +1,8 @@
 """One application process of the broker tests.
 
-The first line of standard input is the order (JSON): which application, its configuration, its topics. Every change of
+The first line of standard input is the order (JSON): the application, its configuration, its topics. Every change of
 state or tasks is reported as a JSON line on standard output, and so is the answer to each further line, a command. The
-process closes the application and ends when standard input ends; a signal ends it as it would end anybody's program.
+process closes the application and stops when standard input is closed. A signal stops it like any other program.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def ask(order: dict[str, Any]) -> Topology:
 
 
 class Restorations(RestoreListener):
-    """What was restored: changelog -> [start, end, records], each time."""
+    """Records of each restore: changelog -> [start, end, records]."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -252,7 +252,7 @@ def serve(streams: KafkaStreams, ended: threading.Event) -> None:
 def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
-    if "shared_from" in order:  # restorations of so many records
+    if "shared_from" in order:  # restores with this number of records
         sharing._SHARED_MIN, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
     if "dies_when" in order:
         die_restoring(order["dies_when"], order["trace"])
@@ -329,7 +329,7 @@ def tell_states(streams: KafkaStreams) -> None:
 
 def main() -> int:
     """Run until standard input ends, or the application does."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore Ctrl-C: `nohup ... &`
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent process may ignore Ctrl-C: `nohup ... &`
     logging.basicConfig(
         level=os.environ.get("LEVEL", "INFO"), format="%(asctime)s.%(msecs)03d %(threadName)s %(name)s %(message)s",
         datefmt="%H:%M:%S",

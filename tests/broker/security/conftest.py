@@ -23,7 +23,7 @@ PASSWORD = "scram-marker-5ecret"
 
 
 class Site:
-    """One application's topics and its user; rights are those of the page's tables."""
+    """The topics and the user of one application, with the rights of the page's tables."""
 
     def __init__(self, broker: SecuredBroker, folder: Path) -> None:
         number = f"{os.getpid()}-{next(_numbers)}"
@@ -98,7 +98,7 @@ class Site:
         assert producer.flush(60) == 0
 
     def counts(self) -> dict[str, int]:
-        """What the output says, by word."""
+        """Return the counts in the output, by word."""
         reader = Consumer(
             {"bootstrap.servers": self.broker.bootstrap, "group.id": "-", "isolation.level": "read_committed"}
         )

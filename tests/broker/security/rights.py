@@ -1,8 +1,8 @@
-"""The tables of rights in ``docs/guides/security.md``, as data: what the page promises is what the tests grant.
+"""The tables of rights in ``docs/guides/security.md`` as data, so that the tests grant exactly the documented rights.
 
-A line is ``| right | on | for |``. ``right`` is one of Kafka's operations, or several with commas. ``on`` is ``group``,
-``topic``, ``transactional id`` or ``cluster`` with a name in backticks, or ``topics that begin with`` a prefix. A name
-in angle brackets is filled in by the test.
+A line is ``| right | on | for |``. ``right`` is one of Kafka's operations, or several separated by commas. ``on`` is
+``group``, ``topic``, ``transactional id`` or ``cluster`` with a name in backticks, or ``topics that begin with`` a
+prefix. The test replaces names in angle brackets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is not let in, or does not trust the broker, hears it at once: one sentence with the remedy, from every door."""
+"""Clients that are rejected or do not trust the broker fail immediately with one line that names the solution."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CASES: dict[str, tuple[Callable[[Site], Keys], str]] = {
         "refused the login of user plain-user",
     ),
     "unknown-user": (
-        lambda site: _password(site, "SCRAM-SHA-512", "nobody", "wrong-marker-5ecret"),
+        lambda site: _password(site, "SCRAM-SHA-512", "unknown-user", "wrong-marker-5ecret"),
         "correct sasl.username, sasl.password and sasl.mechanism",
     ),
     "mechanism-not-offered": (
-        lambda site: _password(site, "SCRAM-SHA-256", "nobody", "wrong-marker-5ecret"),
+        lambda site: _password(site, "SCRAM-SHA-256", "unknown-user", "wrong-marker-5ecret"),
         "does not offer sasl.mechanism SCRAM-SHA-256: it has SCRAM-SHA-512, PLAIN",
     ),
     "broker-expired": (lambda site: _at(site, "EXPIRED"), "has expired): the broker needs a new certificate"),

@@ -1,4 +1,4 @@
-"""The rights of the page are enough, and each of them is needed: what is missing is named in one sentence."""
+"""The rights of the page are sufficient, and each of them is needed: the error for a missing right names it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rights import Line, lines_of
 
 APPLICATION, EXACTLY_ONCE = "An application", "Exactly-once"
 _GOES_ON = frozenset({"DELETE-topic-<application.id>"})
-"""Without these an application does its work; the log says what it cannot do."""
+"""Rights without which an application works; the log says what it cannot do."""
 
 
 @pytest.mark.smoke
@@ -92,7 +92,7 @@ def test_missing_right_is_named_under_exactly_once(site: Callable[[], Site], lin
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_topic_that_is_seen_but_may_not_be_written_is_named(site: Callable[[], Site], guarantee: str) -> None:
-    """Whoever may not even see it is told when it looks for the partitions; this one is told when it writes."""
+    """Without the right to describe the topic, looking up partitions fails; with it, the write fails."""
     made = site()
     (line,) = [line for line in _LINES if line.name == "<output>"]
     text = _runs_until_it_fails(made, guarantee, but=line, more=[replace(line, operation="DESCRIBE")])

@@ -1,6 +1,6 @@
-"""Passwords and keys are in nothing that leaves the process: output, logs at DEBUG, errors, events, files, answers.
+"""Passwords and keys never leave the process: not in output, logs at DEBUG, errors, events, files and answers.
 
-The application runs as somebody would run it who looks for a mistake: everything at DEBUG, both libraries included.
+The application runs as in a search for an error, with DEBUG for everything, including both client libraries.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ metadata/counts metadata/counts/a lags nothing
 
 
 def _forms(secret: str) -> list[bytes]:
-    """As it is, and as it may look in a log: quoted, encoded."""
+    """Return the text itself and its forms in a log: quoted, encoded."""
     raw = secret.encode()
     return [raw, base64.b64encode(raw).rstrip(b"="), raw.hex().encode()]
 

@@ -1,4 +1,4 @@
-"""Warm start and backfill with the fewest rights of the page, step by step; what is missing is named."""
+"""Warm start and backfill with the minimum rights of the page, step by step; a missing right is named."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_records_outlive_a_killed_and_a_stopped_container() -> None:
 
 
 class Compose:
-    """The project's compose file, in a project of its own."""
+    """The project's compose file, as a separate compose project."""
 
     def __init__(self) -> None:
         self.project = f"streams-py-test-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""A broker of the test kit does not outlive the process that made it, also when nobody could close it."""
+"""A broker of the test kit never outlives the process that created it, even if it was not closed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nothing_is_left_when_its_process_is_killed(kind: str, number: signal.Si
         assert process.stdout is not None
         folder = process.stdout.readline().strip()
         if folder.startswith("none:"):
-            pytest.skip(f"a broker on this machine's Java cannot be had: {folder}")
+            pytest.skip(f"no broker on this machine: {folder}")
         assert len(_of_folder(folder)) == 2, "the node and its guard"
         os.kill(process.pid, number)
     until(lambda: not _of_folder(folder), "the end of the node")

@@ -68,7 +68,7 @@ def all_programs() -> tuple[Program, ...]:
 
 
 def descriptions() -> Mapping[str, Callable[[StreamsBuilder], None]]:
-    """Those that are written in the DSL, as functions that describe them to a builder."""
+    """Return the programs that are written in the DSL, as functions that describe them to a builder."""
     return _DESCRIPTIONS
 
 

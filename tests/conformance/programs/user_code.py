@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def show(value: object) -> str:
-    """Text as it is, numbers in decimal, "-" for None; windowed keys with their window."""
+    """Format text unchanged, numbers in decimal, None as "-", and windowed keys with their window."""
     if isinstance(value, Windowed):
         return f"{show(value.key)}@{value.start}:{value.end}"
     return "-" if value is None else str(value)
@@ -55,7 +55,7 @@ def length(value: str | None) -> int:
 
 
 def first(value: str | None) -> Any:
-    """The first character, None if there is none."""
+    """Return the first character; None if the text is empty."""
     return value[0] if value else None
 
 
@@ -89,7 +89,7 @@ def noop(*anything: object) -> None:
 
 
 class Counter(Processor[str | None, str | None, str | None, str]):
-    """Counts per key in a plain store; a punctuator sends all counts on and removes those that reached a limit."""
+    """Counts per key in a plain store. A punctuator forwards all counts and removes those at a limit."""
 
     def __init__(self, store: str, period_ms: int, clock: Punctuation, limit: int) -> None:
         self._store_name = store

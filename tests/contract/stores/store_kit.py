@@ -120,7 +120,7 @@ class Kit:
         self.store.put(key, self.stored(value, self.context.timestamp))
 
     def stored(self, value: Any, timestamp_ms: int) -> Any:
-        """What the store holds for a bare value."""
+        """Return the stored form of a bare value."""
         if value is None or not self.shape.timestamped:
             return value
         return ValueAndTimestamp(value, timestamp_ms)

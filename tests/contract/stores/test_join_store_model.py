@@ -26,7 +26,7 @@ STEPS = st.one_of(
 
 
 class Model:
-    """What was put as (key, time, sequence number) -> value. Numbers start again with each owner of the store."""
+    """Entries as (key, time, sequence number) -> value. Sequence numbers restart with each owner of the store."""
 
     def __init__(self) -> None:
         self.entries: dict[tuple[bytes, int, int], int] = {}

@@ -1,6 +1,6 @@
 """Older releases of Kafka Streams, for members that speak older versions of the assignment protocol.
 
-Their jars are fetched once, next to those of the broker.
+Their jars are downloaded once, next to the jars of the broker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One topology per kind of state store: those of StateWorker.java, and records for them."""
+"""One topology per kind of state store, equal to those in StateWorker.java, and records for them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def plain_in_memory(builder: StreamsBuilder, left: str, right: str) -> KStream[A
 
 
 class JoiningBefore(Joining):
-    """Rows with a timestamp of their own, a millisecond before the record's; values that begin with an s delete."""
+    """Rows with their own timestamp, one millisecond before the record's. Values that begin with an s delete rows."""
 
     def process(self, record: Record[str, str]) -> None:
         row: ValueAndTimestamp[str] | None = self._store.get(record.key)
@@ -188,7 +188,7 @@ def read_only(builder: StreamsBuilder, left: str, right: str) -> KStream[Any, An
 
 
 def add_read_only(topology: Topology, right: str) -> None:
-    """What the builder cannot say."""
+    """Add nodes that the builder does not support."""
     store = key_value_store("store", key=TEXT, value=TEXT, logging=False)
     topology.add_read_only_state_store(store, "rows", right, "keeping", Keeping, key=TEXT, value=TEXT)
     topology.connect_processor_and_state_stores("looking", "store")
@@ -265,7 +265,7 @@ ONE_SIDED = frozenset(
     | {"table in memory", "window in memory", "sliding in memory", "session in memory", "final", "final session"}
     | {"time limit"}
 )
-"""Those that read the left topic only, or the right one into a global table."""
+"""Programs that read only the left topic, or read the right one into a global table."""
 
 PROGRAMS: dict[str, Callable[[StreamsBuilder, str, str], KStream[Any, Any]]] = {
     "plain": plain,
@@ -309,7 +309,7 @@ class Input(NamedTuple):
 
 
 def portions(program: str) -> list[list[Input]]:
-    """Three portions that belong together: windows, sessions and versions begin in one and go on in the next."""
+    """Return three portions of input. Windows, sessions and versions start in one portion and continue in the next."""
     if program in ("foreign key", "global"):
         return [
             [Input(1, "x", f"X{n}", base), Input(1, "y", f"Y{n}", base + 1), Input(0, f"a{n}", f"x{n}", base + 2),

@@ -1,4 +1,4 @@
-"""Java and Python members in one group: either may lead, and each goes on with the other's state."""
+"""Java and Python members in one group: either may lead, and each continues with the other's state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = 6_000
 
 
 class Words:
-    """The input in portions; what was fed so far must be what is counted."""
+    """The input in portions; all words fed so far must be counted."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
@@ -66,7 +66,7 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     words.count_more(first)
     words.count_more(python)
 
-    # Python goes on alone with what Java wrote, and leads when Java comes back.
+    # Python continues alone with the data that Java wrote, and leads when Java returns.
     end(first)
     app.await_shared(python)
     words.count_more(python)
@@ -77,7 +77,7 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     assert led > 0
     words.count_more(python)
 
-    # Java goes on alone with what Python wrote.
+    # Java continues alone with the data that Python wrote.
     end(python)
     app.await_shared(second)
     words.count_more(second)
@@ -104,7 +104,7 @@ def test_python_that_leaves_for_good_goes_when_java_leads_and_does_not_know_what
 def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
     application: Callable[..., Application], java: tuple[str, ...], guarantee: str
 ) -> None:
-    """Whoever goes back in a hurry starts Java where Python ran. Neither may take the other's files for its own."""
+    """A user who returns to Java starts it where Python ran. Neither may use the other's files."""
     app = application(processing_guarantee=guarantee, partitions=2)
     words = Words(app)
     for turn in range(2):
@@ -169,7 +169,7 @@ def test_rolling_migration_to_python_and_back_counts_every_word_once_under_exact
 
 
 def assert_times_are_known(app: Application) -> None:
-    """Java decodes the texts beside committed offsets strictly; what it cannot decode costs stream time."""
+    """Java decodes the metadata of committed offsets strictly; if it cannot decode them, stream time is lost."""
     consumer: Any = KafkaConsumer(
         bootstrap_servers=app.broker.bootstrap.split(","), group_id=app.id, isolation_level="read_committed"
     )

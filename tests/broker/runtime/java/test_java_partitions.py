@@ -1,8 +1,7 @@
-"""One topology over several partitions, run by Kafka Streams and by us on one broker, with the same records.
+"""One topology over several partitions, run by Kafka Streams and by this library on one broker, with the same records.
 
-Three repartition topics (one of a grouped table, one of windowed keys), windows that are final when they close, a join
-and a table. Everything that either writes is compared: in which partition it is, what follows what for each key, and
-what is committed.
+Three repartition topics (one of a grouped table, one of windowed keys), windows with final results, a join and a table.
+The whole output of both is compared: partitions, the order of each key's records, and committed offsets.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Run:
         return [TopicPartition(topic, number) for topic, count in self.counts.items() for number in range(count)]
 
     def seen(self, topic: str, partitions: int) -> Seen:
-        """What is in a topic: for each partition and key its records in order."""
+        """Return the content of a topic: the records of each partition and key in order."""
         found: Seen = defaultdict(list)
         for record in self.app.read(topic, partitions=partitions):
             key = record.key()
@@ -113,7 +112,7 @@ class Run:
         return self.seen(self.internal(f"{name}-changelog"), BETWEEN)
 
     def committed(self) -> dict[tuple[str, int], Any]:
-        """Offset, and what is decoded of the text beside it, without the stream times that only we commit there."""
+        """Return offsets with the decoded metadata, without the stream times that only this library commits there."""
         consumer: Any = KafkaConsumer(bootstrap_servers=self.app.broker.bootstrap.split(","), group_id=self.app.id)
         try:
             found = {}
@@ -147,7 +146,7 @@ def test_several_partitions_are_written_and_committed_as_by_kafka_streams(
     try:
         theirs.feed(records)
         theirs.await_caught_up()
-        theirs.feed(ends)  # now all windows close at once, so that no partition's end depends on another's speed
+        theirs.feed(ends)  # all windows close together, so that the speed of a partition affects no result
         theirs.await_caught_up()
     finally:
         assert jvm.ask("stop", config=config) is None

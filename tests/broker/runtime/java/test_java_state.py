@@ -1,4 +1,4 @@
-"""State changes hands between Java and Python, one test per kind of store: each goes on from the other's changelogs.
+"""State changes hands between Java and Python, one test per kind of store: each continues from the other's changelogs.
 
 Java processes a portion and ends, Python takes over with an empty state directory, then Java again with an empty one.
 What came out must be what one member alone would have made of all portions: our own topology, in the test driver, which
@@ -97,7 +97,7 @@ class Run:
         producer.close()
 
     def await_caught_up(self) -> None:
-        """Everything that is read by tasks is processed and committed, what lies in between too."""
+        """Wait until all input and internal records are processed and committed."""
         inputs = self.topics[:1] if self._program == "global" else self.topics[:2]
         one_sided = self._program in ONE_SIDED
 

@@ -1,7 +1,8 @@
-"""Members of older releases beside Python: the group finds the newest version that all speak, and then rests.
+"""Members of older releases together with Python members: the group agrees on the newest common version, and is then
+stable.
 
-What goes wrong otherwise is a loop: somebody keeps a version that others want to leave, and all of them join again
-about every second, for ever. A resting group keeps its generation.
+Otherwise there would be a loop. One member would keep a version that others want to leave, and all members would rejoin
+about every second, forever. A stable group keeps its generation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ WORDS = text(6_000, vocabulary=50)
 
 
 class Group:
-    """An application, what was fed to it, and how its group is."""
+    """An application, its input so far, and the state of its group."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -40,7 +41,9 @@ class Group:
         assert self.app.counts() == true_counts(WORDS[: self._fed]), self.app.tails()
 
     def await_rest(self, python: Instance, *others: Instance, rest_s: float, version: int) -> None:
-        """All tasks are placed, on everybody; the generation stays the same for so long, while words are counted."""
+        """Wait until all tasks are placed, every member has tasks, and the generation stays the same while words are
+        counted.
+        """
         self.app.await_shared(python, *others)
         generation, since = generations(python), time.monotonic()
         until = since + 180  # a warm-up that has caught up, and a member that steps up, may still join once more

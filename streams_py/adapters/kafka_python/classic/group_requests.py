@@ -183,8 +183,8 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
 
     def _give_up(self, request: Any, after_s: float) -> None:
         _log.warning(
-            "group %s: %s was not answered within %g s, longer than session.timeout.ms; sending it again, since the "
-            "request may be lost",
+            "group %s: %s was not answered within %g "
+            "s, longer than session.timeout.ms; sending it again, since the request may be lost",
             self.group_id,
             request.name,
             after_s,

@@ -58,7 +58,9 @@ app.command()(torture)
 add_history_commands(app)
 add_group_commands(app)
 
-_PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
+_PROCESSES = Annotated[
+    int | None, typer.Option("--processes", min=1, help="Number of worker processes. Default: one per core.")
+]
 _SEED = Annotated[int, typer.Option("--seed", help="First seed. The same seed always gives the same run.")]
 
 
@@ -144,7 +146,7 @@ def simulate(
 
 @app.command()
 def fuzz(
-    inputs: Annotated[int, typer.Option("--inputs", "-n", min=1, help="Inputs for each target.")] = 20_000,
+    inputs: Annotated[int, typer.Option("--inputs", "-n", min=1, help="Number of inputs per target.")] = 20_000,
     seed: _SEED = 1,
     target: Annotated[list[str] | None, typer.Option(help="Only this target; may be repeated. Default: all.")] = None,
     vectors: Annotated[
@@ -177,7 +179,9 @@ def fuzz(
 @app.command()
 def topics(
     create: Annotated[str | None, typer.Option(metavar="NAME", help="Create this topic.")] = None,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="With --create.")] = 4,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="With --create: number of partitions.")
+    ] = 4,
     bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:

@@ -38,7 +38,7 @@ def run(
         typer.Option(
             min=0,
             metavar="SECONDS",
-            help="When stopped, wait this long until other instances have taken over the tasks.",
+            help="When stopped, wait up to this time until other instances have taken over the tasks.",
         ),
     ] = None,
     health: Annotated[

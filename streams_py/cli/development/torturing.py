@@ -30,7 +30,7 @@ _NAME = "streams-py-torture"
 
 def torture(
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: start a broker, and kill it, too.")
+        str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: start a broker and kill it, too.")
     ] = None,
     config: CONFIG = None,
     minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="Duration of the faults, in minutes.")] = 5,

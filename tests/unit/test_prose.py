@@ -79,6 +79,7 @@ _HELD: Final = (
     "streams_py/testing",
     "streams_py/topology",
     "tests/background.py",
+    "tests/broker/adapters",
     "tests/broker/records",
     "tests/broker/runtime",
     "tests/broker/security",

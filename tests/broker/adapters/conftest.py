@@ -1,7 +1,7 @@
 """Members with fake stream threads, on a real broker.
 
-A :class:`FakeThread` records the calls of its membership, in order, and plays the leader: partitions go to the members
-in turn, and a partition that another member still owns is withheld (the cooperative rule).
+A :class:`FakeThread` records the calls of its membership in order, and acts as leader. It assigns partitions to the
+members in turn, and withholds a partition that another member still owns (the cooperative rule).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.waiting import until as wait_until
 
 
 class FakeThread:
-    """Listener of one member; ``calls`` has what happened as (name, partitions or None)."""
+    """Listener of one member. ``calls`` has all calls as (name, partitions or None)."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
         self.partitions = partitions
@@ -85,7 +85,7 @@ class FakeThread:
 
 
 class Group:
-    """A topic and a group of members that share it."""
+    """A topic and a group of members that read it."""
 
     def __init__(self, broker, partitions: int) -> None:
         self.broker = broker
@@ -115,7 +115,7 @@ class Group:
         )
 
     def join(self, thread: FakeThread | None = None, *, start: bool = True, cooperative: bool = True, **settings):
-        """A started member and its fake thread."""
+        """Start a member; return it with its fake thread."""
         thread = thread or FakeThread(self.partitions)
         member = KafkaPythonMembership(
             self.settings(**settings), thread, cooperative=cooperative, check_subscription=bytes, check_assignment=bytes
@@ -127,7 +127,7 @@ class Group:
         return member, thread
 
     def settled(self, *threads: FakeThread) -> bool:
-        """All partitions are owned, each by one of these threads, and evenly; nobody is in the middle of a round."""
+        """Whether each partition is owned by one of these threads, evenly, and no rebalance is in progress."""
         counts = [len(thread.owned) for thread in threads]
         ended = all(thread.names()[-1:] in ([], ["on_assigned"]) for thread in threads)
         return ended and sum(counts) == len(self.partitions) and max(counts) - min(counts) <= 1
@@ -171,13 +171,13 @@ def find_problem(member: KafkaPythonMembership) -> StreamsError | None:
 
 @pytest.fixture
 def problem_of() -> Callable[[KafkaPythonMembership], StreamsError | None]:
-    """What ``check`` raises, or None."""
+    """Return the error that ``check`` raises, or None."""
     return find_problem
 
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """An event that is set at the end in any case, so that no thread waits for ever."""
+    """An event that is set at the end in any case, so that no thread waits forever."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,4 +1,4 @@
-"""Brokers that are away: at start, for longer than a session, and for good."""
+"""Brokers that are unavailable: at the start, for longer than a session, and permanently."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A member while its broker dies under each of its requests: it believes nothing that is not true, and comes back.
+"""A member while its broker dies during each of its requests: it accepts nothing wrong, and recovers.
 
-The table has one row per call and kind of request, as the one of the record clients has. Whatever place a request ends
-at: nobody is given partitions that no leader assigned, a commit that returns was made, committed offsets are those that
-were committed, who cannot be a member for certain does not say so. Afterwards the same member works again.
+The table has one row per call and kind of request, like the table of the record clients. Wherever a request is
+interrupted, no member gets partitions that no leader assigned. A commit that returns was made, and committed offsets
+are the real ones. A process that may not be a member does not claim to be one. Afterwards the same member works again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEFORE, AFTER = OffsetAndMetadata(3, "before"), OffsetAndMetadata(5, "after")
 
 
 class World:
-    """A group whose member reaches the broker through the proxy, and somebody who reaches it directly."""
+    """A group whose member reaches the broker through the proxy, and a second client that reaches it directly."""
 
     def __init__(self, group: Any, proxy: DyingBroker) -> None:
         self.group = group
@@ -40,7 +40,7 @@ class World:
         self.thread: Any = None
 
     def prepare(self) -> None:
-        """A member that is not started yet."""
+        """Create a member without starting it."""
         settings = {"bootstrap": self.proxy.bootstrap, "request_timeout_ms": 2_000, "retry_backoff_ms": 50}
         self.member, self.thread = self.group.join(start=False, **settings)
 
@@ -49,7 +49,7 @@ class World:
         self.member.subscribe(frozenset({self.group.topic}))
 
     def join(self) -> None:
-        """A member with something committed."""
+        """Start a member that has committed an offset."""
         self.prepare()
         self.start()
         self.wait_settled()
@@ -81,14 +81,14 @@ class World:
 
     def committed(self) -> None:
         one, two, *_ = self.group.partitions
-        for _ in range(2):  # while it dies, and when it is dead
+        for _ in range(2):  # while it dies, and after that
             try:
                 assert self.member.committed([one, two], timeout_ms=2_000).result(60) == {one: BEFORE, two: None}
             except StreamsError as error:
                 _expect_passing(error)
 
     def check(self) -> None:
-        """Nothing that is not true was believed."""
+        """Check that the member accepted nothing wrong."""
         self.member.check()
         everything = tuple(self.group.partitions)
         assert {found for name, found in self.thread.calls if name == "on_assignment"} <= {everything}
@@ -109,7 +109,7 @@ class World:
 
 
 class Row(NamedTuple):
-    """What comes before, the kind of request that the broker dies at, and what makes it."""
+    """The preparation, the kind of request during which the broker dies, and the call that makes it."""
 
     name: str
     api_key: int

@@ -1,4 +1,4 @@
-"""Transactions that a broker takes for ended, and has not told their partitions: ended once more, as they were."""
+"""Transactions that the coordinator considers ended, but that lack markers in partitions: they are ended again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APP = "payments"
 
 @pytest.fixture
 def trusting(kafka_broker: Broker) -> Iterator[Broker]:
-    """A broker that takes records of transactions its coordinator does not know of: so one can be left hanging."""
+    """Start a broker that accepts records of transactions unknown to the coordinator, so that one can hang."""
     client = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
 
     def verify(on: bool) -> None:
@@ -45,7 +45,7 @@ def trusting(kafka_broker: Broker) -> Iterator[Broker]:
 
 
 class Hanging:
-    """A producer whose records in partition 0 its coordinator knows nothing of."""
+    """A producer whose records in partition 0 are unknown to its coordinator."""
 
     def __init__(self, broker: Broker, topic: str, name: str) -> None:
         self.producer: Any = KafkaProducer(bootstrap_servers=broker.bootstrap.split(","), transactional_id=name)
@@ -70,7 +70,7 @@ class Hanging:
 
 
 def visible(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
-    """Last stable offset, and end."""
+    """Return (last stable offset, end offset)."""
     ends = []
     for level in ("read_committed", "read_uncommitted"):
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "look", "isolation.level": level})
@@ -106,7 +106,7 @@ def guard(trusting: Broker) -> Iterator[Callable[[str], OpenTransactions]]:
 
 
 def records(broker: Broker, topic: str, partition: int) -> list[bytes]:
-    """What a reader of committed records gets up to the end."""
+    """Return the records that a reader of committed records gets up to the end."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -135,7 +135,7 @@ def test_hanging_transaction_ends_as_its_coordinator_has_decided(
         hanging.producer.commit_transaction()
     else:
         hanging.producer.abort_transaction()
-    assert visible(trusting, topic, 0) == (0, 1), "nothing hangs: this test plants nothing any more"
+    assert visible(trusting, topic, 0) == (0, 1), "no transaction hangs: this test no longer creates one"
     assert visible(trusting, topic, 1) == (2, 2)
 
     guard(topic).settle(name)
@@ -170,7 +170,7 @@ def test_open_transaction_of_another_application_is_left_alone(
 
 
 class Updater:
-    """Restores these changelogs all the time."""
+    """Restores these changelogs permanently."""
 
     def __init__(self, changelogs: Collection[TopicPartition]) -> None:
         self._changelogs = changelogs
@@ -180,7 +180,7 @@ class Updater:
 
 
 class Hasty(SystemClock):
-    """Whoever looks twice has waited for a minute."""
+    """A clock on which a minute passes between two checks."""
 
     _looks = 0
 

@@ -1,7 +1,7 @@
-"""A finished join that nobody has collected is not lost: both cases, driven poll by poll.
+"""A completed join whose result was not used yet is not lost, in two cases, driven poll by poll.
 
-The polling thread is this test, so it decides what happens between two polls. With kafka-python's own coordinator the
-first case starts a new join at every poll, and the second stays without heartbeats for ever.
+The test itself is the polling thread, so it decides what happens between two polls. With kafka-python's own coordinator
+the first case starts a new join at every poll, and the second stays without heartbeats forever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 
 class HandDriven:
-    """A member without polling thread."""
+    """A member without a polling thread."""
 
     def __init__(self, group, thread) -> None:
         self.client = KafkaNetClient(bootstrap_servers=group.broker.bootstrap, client_id="hand-driven")
@@ -55,7 +55,7 @@ class HandDriven:
         return self.run(self.coordinator.poll_async, timeout_ms)
 
     def work_until(self, condition) -> None:
-        """Not polling, for as long as the condition needs; the background join goes on."""
+        """Wait for a condition without polling; the background join continues."""
         limit = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < limit
@@ -73,7 +73,7 @@ class HandDriven:
 
 @pytest.fixture
 def other(group):
-    """A member that polls properly and owns nothing that could move: joining costs exactly one round."""
+    """A member that polls regularly and owns no partition that could move, so joining takes exactly one round."""
     group.partitions.clear()
     member, thread = group.join(name="other")
     return member, thread

@@ -1,4 +1,4 @@
-"""A member whose subscription no broker can store: the broker fails the SyncGroup of every member of its group."""
+"""A member whose subscription is too large for any broker: the broker fails the SyncGroup of all members."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_members_wait_for_a_large_one_that_stays_and_name_it(group, until, probl
     _, second = group.join(name="b")
     group.wait_settled(first, second)
     joining = StoredGroup.joining
-    # Only the large member would notice: it takes itself for a small one, as a member that means harm does.
+    # Only the large member would detect it. Here it considers itself small, as a hostile member does.
     monkeypatch.setattr(StoredGroup, "joining", lambda self, size: joining(self, min(size, 1000)))
     large, thread = group.join(name="large", start=False)
     thread.user_data = lambda: _LARGE

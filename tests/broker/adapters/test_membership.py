@@ -1,4 +1,4 @@
-"""Group membership on Apache Kafka: hand-over, loss, static members, brokers that go away."""
+"""Group membership on Apache Kafka: hand-over, loss, static members, unavailable brokers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_hand_over_takes_two_rounds_and_keeps_the_rest_when_a_second_member_join
         "on_revoked", "on_revoked_committed", "on_assignment", "on_assigned",
         "on_assignment", "on_assigned",
     ]  # fmt: skip
-    # Nothing that stayed was ever revoked, and the second round added nothing to the first member.
+    # No partition that stayed was revoked, and the second round added no partition to the first member.
     revoked = dict(first.calls[calls_before:])["on_revoked"]
     assert set(revoked) == set(second.owned)
     assert [added for name, added in first.calls[calls_before:] if name == "on_assigned"] == [(), ()]
@@ -123,7 +123,7 @@ def test_subscription_is_version_3_with_owned_generation_and_rack(group, until):
 
 
 def _metadata_in_the_group(group) -> bytes:
-    """The member's bytes as the broker keeps them; an admin client would turn them into text."""
+    """Return the member's bytes as the broker stores them; an admin client would convert them to text."""
     client = KafkaNetClient(bootstrap_servers=group.broker.bootstrap)
     client._net.start()
     try:
@@ -268,7 +268,7 @@ def test_close_keeps_the_place_until_the_session_ends_and_calls_no_listener(grou
 
 
 def test_close_frees_the_place_at_once_when_asked_to_leave(group):
-    patient = {"session_timeout_ms": 240_000}  # longer than this test waits: the session's end is no help
+    patient = {"session_timeout_ms": 240_000}  # longer than this test waits, so the end of the session does not help
     leaver, gone = group.join(name="a", **patient)
     group.wait_settled(gone)
     _, left = group.join(name="b", **patient)
@@ -293,14 +293,14 @@ def test_rejoin_as_new_member_reports_the_old_partitions_as_lost(group, until):
 def test_stuck_stream_thread_gives_up_its_place_and_gets_a_new_one_when_it_wakes(group, until):
     member, thread = group.join(max_poll_interval_ms=1000)
     group.wait_settled(thread)
-    member.check()  # the last sign of life for a while
+    member.check()  # the last heartbeat for some time
     assert member.is_member()
     until(lambda: member.group_metadata() is None, "the member leaves")
-    until(lambda: "on_stuck" in thread.names(), "who writes for it is told")
+    until(lambda: "on_stuck" in thread.names(), "the listener is called")
     assert thread.rounds == 1
     with contextlib.suppress(TaskMigratedError):
         member.check()
-    assert not member.is_member()  # the sign of life does not bring the old place back
+    assert not member.is_member()  # the heartbeat does not restore the old membership
     until(lambda: member.check() or thread.rounds == 2, "a new place after the next sign of life")
     assert ("on_lost", tuple(group.partitions)) in thread.calls
 

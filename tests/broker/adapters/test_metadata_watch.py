@@ -1,4 +1,4 @@
-"""What the leader watches: topics that appear, also those that its own assignment creates; patterns."""
+"""Topics that the leader watches: new topics, also those that its own assignment creates, and patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that is slow, and a member that leaves while the group makes it wait."""
+"""A slow leader, and a member that leaves while it waits for the group."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.broker
     ],
 )
 def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings, takes_s):
-    """A follower that gave up waiting and joined again would make the leader start anew, for ever."""
+    """A follower that stopped waiting and joined again would make the leader start again, forever."""
     leader_thread = FakeThread(group.partitions)
     waited = threading.Event()
     assigned = []
 
     def take_long():
         assigned.append(1)
-        if len(assigned) > 1:  # the follower is there too
+        if len(assigned) > 1:  # the follower has also joined
             waited.wait(takes_s)
 
     leader_thread.before_assign = take_long
@@ -36,13 +36,13 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings
     before = leader.group_metadata().generation
     _, follower_thread = group.join(name="f", **settings)
     group.wait_settled(leader_thread, follower_thread)
-    # One round to join, one for what the leader gives up; each of them took longer.
+    # One round to join, and one for the partitions that the leader revokes; each of them took longer.
     assert leader.group_metadata().generation <= before + 2
     assert follower_thread.joins <= 3
 
 
 def takes_its_time(thread, gate):
-    """From now on the thread does not answer when it is asked to join, until the gate opens. When it was asked."""
+    """Make the thread delay its answer to a join request until the gate opens; return an event that the request sets."""
     asked = threading.Event()
 
     def hold_the_join():
@@ -56,7 +56,7 @@ def takes_its_time(thread, gate):
 
 @pytest.fixture
 def slow_first(group, gate):
-    """A member that owns all, and takes its time when it is asked to join again: (its thread, when it was asked)."""
+    """Start a member that owns all partitions and joins slowly; return (its thread, an event that a join request sets)."""
     thread = FakeThread(group.partitions)
     group.join(thread, session_timeout_ms=120_000)
     group.wait_settled(thread)
@@ -71,13 +71,16 @@ def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, 
     group.members.remove(second)
     rounds = first_thread.rounds
     gate.set()
-    until(lambda: first_thread.rounds > rounds, "the first one goes on, long before the session of the other one ends")
+    until(
+        lambda: first_thread.rounds > rounds,
+        "the first one to continue, long before the session of the other one expires",
+    )
     assert [len(members) for members in first_thread.seen_members][-1] == 1
     assert second_thread.rounds == 0
 
 
 def test_group_does_not_wait_for_a_member_that_left_with_an_id_before_it_joined(group, until, gate):
-    """The broker counts the id that it has given away, and would wait for it as long as a session."""
+    """The broker counts the member id that it has assigned, and would wait for it for the duration of a session."""
     first, first_thread = group.join(session_timeout_ms=120_000)
     group.wait_settled(first_thread)
     second_thread = FakeThread(group.partitions)
@@ -96,7 +99,7 @@ def test_group_does_not_wait_for_a_member_that_left_with_an_id_before_it_joined(
     group.members.remove(second)
     rounds = first_thread.rounds
     first.request_rejoin("a round of its own")
-    until(lambda: first_thread.rounds > rounds, "nobody waits for the one that has left", timeout_s=60)
+    until(lambda: first_thread.rounds > rounds, "no member waits for the one that has left", timeout_s=60)
     assert [len(members) for members in first_thread.seen_members][-1] == 1
 
 
@@ -118,7 +121,7 @@ def test_member_whose_join_waits_for_longer_than_a_session_stays_one_and_may_com
 
 
 def test_who_waits_for_a_slow_member_longer_than_a_session_stays_a_member_without_a_doubt(group, until, gate):
-    """The group says so when it is asked over another connection than JoinGroup's."""
+    """The coordinator confirms it over a second connection, not the one used for JoinGroup."""
     first_thread = FakeThread(group.partitions)
     group.join(first_thread, session_timeout_ms=3_000)
     second, second_thread = group.join(name="s", session_timeout_ms=3_000)

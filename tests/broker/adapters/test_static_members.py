@@ -1,4 +1,4 @@
-"""Static members (KIP-345): a place in the group that survives a restart, and namesakes that fight for it."""
+"""Static members (KIP-345): a membership that survives a restart, and members with the same name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_static_member_whose_tasks_have_migrated_to_a_namesake_does_not_take_the
     group.wait_settled(thread)
     second, successor = group.join(name="b", **patient)
     until(lambda: successor.owned, "the successor takes over")
-    first.rejoin_as_new_member()  # before a heartbeat tells
+    first.rejoin_as_new_member()  # before a heartbeat reports it
     until(lambda: problem_of(first) is not None, "the first learns it when it joins")
     with pytest.raises(StreamsError, match=r"group\.instance\.id"):
         first.check()

@@ -1,4 +1,4 @@
-"""Offsets in a transaction: what a member of the group finds afterwards, and who is refused."""
+"""Offsets in a transaction: the offsets that a member of the group reads afterwards, and rejected commits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Group:
             group_instance_id=instance_id,
             enable_auto_commit=False,
         )
-        until(lambda: self.consumer.partitions_for_topic(topic), "a topic that brokers know")  # else it joins again
+        until(
+            lambda: self.consumer.partitions_for_topic(topic), "a topic that brokers know"
+        )  # otherwise it joins again
         self.consumer.subscribe([topic])
         self._instance_id = instance_id
         until(self._is_member, "a member")
@@ -58,7 +60,7 @@ class Group:
         return GroupMetadata(self.topic, who.generation_id, who.member_id, self._instance_id)
 
     def commit(self, offsets: dict[int, OffsetAndMetadata], **changes: Any) -> None:
-        """For the member, with ``changes`` to who it is; again if the group has had a new generation meanwhile."""
+        """Commit for the member, with ``changes`` to its identity; retry if the group has a new generation."""
         positions = {TopicPartition(self.topic, number): at for number, at in offsets.items()}
         while True:
             member = self.member
@@ -73,7 +75,7 @@ class Group:
                 return
 
     def committed(self, number: int) -> Any:
-        """As the members of the group are answered."""
+        """Return the committed offsets that members of the group get."""
         consumer: Any = KafkaConsumer(
             bootstrap_servers=self.broker.bootstrap.split(","),
             group_id=self.topic,

@@ -1,4 +1,4 @@
-"""Sessions that a member starts in the name of others, on a real coordinator (ghosts.py)."""
+"""Sessions that a member starts in the name of stale members, on a real coordinator."""
 
 from __future__ import annotations
 

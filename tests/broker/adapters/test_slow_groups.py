@@ -42,7 +42,7 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings
 
 
 def takes_its_time(thread, gate):
-    """Make the thread delay its answer to a join request until the gate opens; return an event that the request sets."""
+    """Make the thread delay its answer to a join request until the gate opens; return an event set by the request."""
     asked = threading.Event()
 
     def hold_the_join():
@@ -56,7 +56,7 @@ def takes_its_time(thread, gate):
 
 @pytest.fixture
 def slow_first(group, gate):
-    """Start a member that owns all partitions and joins slowly; return (its thread, an event that a join request sets)."""
+    """Start a member that owns all partitions and joins slowly; return (its thread, an event set by a join request)."""
     thread = FakeThread(group.partitions)
     group.join(thread, session_timeout_ms=120_000)
     group.wait_settled(thread)

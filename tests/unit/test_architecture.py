@@ -1,7 +1,7 @@
-"""The house rules that a machine can check: who imports whom, and that the core does not touch the world.
+"""Architecture rules that a machine can check: allowed imports, and a core without side effects.
 
-Contracts between our own packages are import-linter's, in pyproject.toml. What a contract cannot say is checked on the
-source text here.
+import-linter checks the contracts between our packages (pyproject.toml). This file checks the source text for rules
+that a contract cannot express.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGE = _ROOT / "streams_py"
 _CORE = ("topology", "assignment", "leader", "member")
 
-# Modules of the standard library that reach out of a pure function.
+# Modules of the standard library that have side effects.
 _WORLDLY = {
     "asyncio", "concurrent", "fcntl", "ftplib", "glob", "http", "multiprocessing", "os", "pathlib", "queue", "random",
     "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver", "sqlite3", "ssl",
@@ -31,7 +31,7 @@ _WORLDLY_CALLS = {
     "datetime.now", "datetime.utcnow", "datetime.today", "date.today",
 }  # fmt: skip
 
-# Module -> what it may do all the same, with the reason.
+# Exceptions by module, with the reasons.
 _ALLOWED: dict[str, dict[str, str]] = {
     "streams_py/assignment/assignors/static.py": {
         "datetime.now": "default of an injectable clock: KIP-924's follow-up deadline is an instant"
@@ -51,7 +51,7 @@ def _name(path: Path) -> str:
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
-    """Top-level packages imported anywhere in a module, inside functions too."""
+    """Return the top-level packages imported anywhere in a module, including inside functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -66,7 +66,7 @@ def _called(tree: ast.AST) -> Iterator[str]:
 
 
 def _worldly(source: str) -> set[str]:
-    """What a module uses that a pure one must not."""
+    """Return the uses of a module that a pure module must not have."""
     tree = ast.parse(source)
     return {name for name in _imported(tree) if name in _WORLDLY} | {
         name for name in _called(tree) if name in _WORLDLY_CALLS
@@ -74,7 +74,7 @@ def _worldly(source: str) -> set[str]:
 
 
 def test_import_contracts_are_kept() -> None:
-    done = subprocess.run(  # a process of its own: import-linter sets logging up its way
+    done = subprocess.run(  # a separate process, because import-linter configures logging
         [Path(sys.executable).parent / "lint-imports", "--config", "pyproject.toml", "--no-cache", "--no-logo"],
         cwd=_ROOT,
         capture_output=True,
@@ -117,11 +117,11 @@ def test_only_adapters_and_the_test_kit_import_a_kafka_client() -> None:
         for module in _PACKAGE.rglob("*.py")
         if _CLIENTS & set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
     }
-    assert importing == {"adapters", "registry", "testing"}  # the registry's client speaks to no broker
+    assert importing == {"adapters", "registry", "testing"}  # the registry's client connects to no broker
 
 
 def test_adapters_do_not_know_the_factory_of_clients() -> None:
-    """Not as text either: a program that an adapter starts by name would be an import that no contract sees."""
+    """Not as text either: starting a program by name would be an import that no contract detects."""
     assert [_name(path) for path in _modules("adapters") if "streams_py.clients" in path.read_text("utf-8")] == []
 
 
@@ -141,7 +141,7 @@ def test_rocksdb_is_imported_in_one_folder() -> None:
 
 
 def test_http_services_are_served_in_one_folder() -> None:
-    """A socket of its own would miss the limits of connections, time and memory, and the check of host names."""
+    """A separate server would lack the limits of connections, time and memory, and the check of host names."""
     importing = {
         _name(module).rpartition("/")[0]
         for module in _PACKAGE.rglob("*.py")
@@ -171,7 +171,7 @@ _LONG = {
     "tests/unit/runtime/world.py": "one cluster in memory with all of its clients",
     "tests/spark/test_history_commands.py": "all commands over a history, on one set of topics",
 }
-"""Files of more than 500 lines, each with the reason. Lines are not squeezed to get a file off this list."""
+"""Files of more than 500 lines, each with the reason. Do not squeeze lines to get a file off this list."""
 
 
 def test_file_of_more_than_500_lines_has_a_reason() -> None:
@@ -194,7 +194,7 @@ def _client_prefixes(source: str) -> list[str]:
 
 
 def test_prefixes_of_client_settings_are_known_to_the_configuration_alone() -> None:
-    """Other modules name a ``ClientRole``. A worker of Connect has a configuration and prefixes of its own."""
+    """Other modules name a ``ClientRole``. A Connect worker has its own configuration and prefixes."""
     found = {_name(path) for path in _modules(".") if _client_prefixes(path.read_text(encoding="utf-8"))}
     found = {name for name in found if not name.startswith("streams_py/config/")}
     assert found == {"streams_py/connect/settings.py", "streams_py/connect/worker/clients.py"}

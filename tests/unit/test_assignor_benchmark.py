@@ -1,4 +1,4 @@
-"""The bookkeeping of the assignors' benchmark, and that both sides get the same group."""
+"""The bookkeeping of the assignors' benchmark; both sides get the same group."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_leader_step_sends_bytes_to_every_member(end_points: bool) -> None:
     assert step.run() > (5 * 300 if end_points else 5 * 10)
 
 
-if shutil.which("java") and shutil.which("javac"):  # a broker may also come from Docker; then there is no JVM here
+if shutil.which("java") and shutil.which("javac"):  # a broker may also run in Docker; then this machine may have no JVM
 
     @pytest.fixture(scope="module")
     def peer(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-        """Compiled once."""
+        """Compile the peer once."""
         return prepare(tmp_path_factory.mktemp("peer"))
 
     @pytest.mark.broker

@@ -1,4 +1,4 @@
-"""The benchmark's bookkeeping: goals, medians, names. The figures themselves are nobody's unit test."""
+"""The bookkeeping of the benchmarks: goals, medians, names. The measured values themselves are not tested."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_failed_benchmark_becomes_a_row_that_says_so(monkeypatch: pytest.MonkeyP
     def fails(runs: int, tick: object) -> list[Row]:
         raise BenchmarkError("out of order")
 
-    monkeypatch.setitem(LOCAL, "protocol", fails)  # type: ignore[misc, arg-type]  # a function that fails at once
+    monkeypatch.setitem(LOCAL, "protocol", fails)  # type: ignore[misc, arg-type]  # a function that fails immediately
     assert list(local_rows("protocol", 1, lambda what: None)) == [
         Row("protocol", "", "", (), note="out of order", failed=True)
     ]
@@ -240,12 +240,12 @@ def test_nothing_is_timed_when_all_output_came_at_once() -> None:
 
 def test_assignors_without_java_start_no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_jvm(*arguments: object) -> list[str]:
-        raise AssertionError("nobody asked for the JVM")
+        raise AssertionError("the JVM was not requested")
 
     monkeypatch.setattr("benchmarks.assignors.rows.prepare", no_jvm)
     monkeypatch.setattr("benchmarks.assignors.rows._run_ours", lambda *_: _Ours((0.5,), "same", 1.0))
     rows = local_rows("assignors", 1, lambda what: None, with_jvm=False)
-    first = next(rows)  # comes before anything else is measured
+    first = next(rows)  # the row comes before any other measurement
     assert (first.ours, first.note) == ((500.0,), "not requested")
     assert line_of(first).startswith(f"{first.work}: 500.00 ms; ")
     rows.close()  # type: ignore[attr-defined]  # a generator
@@ -259,14 +259,14 @@ def test_run_that_is_stopped_shows_the_rows_it_has(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("benchmarks.__main__.local_rows", stopped)
     result = CliRunner().invoke(command.app(), ["--only", "protocol"])
     assert result.exit_code == 130
-    assert result.output.count("first work") == 2  # when it was measured, and in the table
+    assert result.output.count("first work") == 2  # printed when measured, and in the table
     assert "stopped" in result.output
 
 
 def test_longest_silence_is_looked_for_from_the_last_stamp_before_on() -> None:
     stamps = [1.0, 2.0, 2.5, 4.0, 4.1, 9.0]
     assert longest_silence(stamps, 2.2, 4.05) == 1.5
-    assert longest_silence(stamps, 4.05, 6.0) == pytest.approx(1.9)  # it is not over at the end
+    assert longest_silence(stamps, 4.05, 6.0) == pytest.approx(1.9)  # the silence continues at the end
     assert longest_silence([], 1.0, 3.0) == 2.0
 
 

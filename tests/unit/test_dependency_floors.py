@@ -1,4 +1,4 @@
-"""No version of a dependency that may be installed has a known hole: neither the lowest one nor the locked one."""
+"""No allowed version of a dependency has a known vulnerability, neither the lowest one nor the locked one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FIXED = {
     "pyarrow": ("23.0.1", "CVE-2026-25087: use after free while a file is read"),
     "starlette": ("1.3.1", "CVE-2025-54121, CVE-2025-62727, CVE-2026-48710, GHSA-82w8-qh3p-5jfq, GHSA-jp82-jpqv-5vv3"),
 }
-"""First version without the holes, and which holes those are."""
+"""First version without the vulnerabilities, and their ids."""
 
 
 def _requirements() -> dict[str, list[Requirement]]:
-    """The requirements of the core, of each extra and of each group of developers."""
+    """Return the requirements of the core, of each extra and of each development group."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     named = {
         "core": project["project"]["dependencies"],
@@ -64,7 +64,7 @@ def test_locked_versions_have_no_known_hole(lock: str) -> None:
 
 
 def test_whoever_serves_http_names_the_parser() -> None:
-    """uvicorn alone accepts any h11."""
+    """uvicorn alone accepts any version of h11."""
     for where, requirements in _requirements().items():
         names = {canonicalize_name(one.name) for one in requirements}
         assert "uvicorn" not in names or "h11" in names or where == "group dev", where

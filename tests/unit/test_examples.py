@@ -1,4 +1,4 @@
-"""The examples of single operators do what their first lines say."""
+"""The examples of single operators do what their docstrings say."""
 
 from __future__ import annotations
 

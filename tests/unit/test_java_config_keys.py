@@ -1,4 +1,4 @@
-"""Every key of Kafka Streams 4.3.1 is understood, or its error says what to do instead."""
+"""Every key of Kafka Streams 4.3.1 is supported, or its error names the alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings and commands name modules of the user: what happens when one is loaded is an error of ours that names it."""
+"""Settings and commands that name modules of the user: an error during an import is reported with the module's name."""
 
 from __future__ import annotations
 

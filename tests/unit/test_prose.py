@@ -1,4 +1,4 @@
-"""The project's text is plain English: no phrases that readers have to translate, no endless sentences in the pages.
+"""The project's text is plain English: no phrases that readers have to translate, no overlong sentences in the pages.
 
 The phrases below are always wrong here. Each has a plain replacement, which the failure prints.
 """
@@ -119,7 +119,7 @@ _HELD: Final = (
     "tests/unit/testing",
     "tests/unit/topology",
 )
-"""Files and folders whose text has been converted. A converted folder is added here; in the end this is everything."""
+"""Files and folders whose text has been converted. Add a folder when it is converted."""
 
 _PHRASES: Final = {
     r"\b(?:is|are|was|were|be) no (?!longer\b|more than\b|less than\b)\w+": "is not a ..., has no ..., there is no ...",
@@ -140,7 +140,7 @@ _PHRASES: Final = {
     r"\bwithout goodbye\b": "without leaving the group",
 }
 _WORDS_MAX: Final = 45
-"""Words of a sentence in a page. Most sentences have about 20."""
+"""Maximum number of words in a sentence of a page. Most sentences have about 20."""
 
 
 def _files(places: tuple[str, ...]) -> Iterator[Path]:
@@ -150,7 +150,7 @@ def _files(places: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _text_of_code(path: Path) -> Iterator[tuple[int, str]]:
-    """Comments and strings of a Python file, with their line numbers."""
+    """Yield the lines of comments and strings of a Python file, with their line numbers."""
     reader = io.StringIO(path.read_text(encoding="utf-8")).readline
     for token in tokenize.generate_tokens(reader):
         if token.type in (tokenize.COMMENT, tokenize.STRING) or tokenize.tok_name[token.type] == "FSTRING_MIDDLE":
@@ -174,7 +174,7 @@ def _suspects(lines: Iterator[tuple[int, str]]) -> list[str]:
 
 
 def _sentences(page: str) -> Iterator[str]:
-    """The sentences of a page's paragraphs and list items, without code, tables, headings and HTML comments."""
+    """Yield the sentences of a page's paragraphs and list items, without code, tables, headings and HTML comments."""
     page = re.sub(r"^```.*?^```|<!--.*?-->", "", page, flags=re.MULTILINE | re.DOTALL)
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", page):
         text = " ".join(paragraph.split())

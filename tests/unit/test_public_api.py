@@ -1,4 +1,4 @@
-"""The package's front door: complete, and light."""
+"""The public API of the package: complete, and fast to import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAVY = ("confluent_kafka", "kafka", "orjson", "pydantic", "rocksdict")
 
 
 def _loaded_by(statement: str) -> set[str]:
-    """Top-level modules and modules of ours that ``statement`` loads in a fresh process."""
+    """Return the top-level modules and our modules that ``statement`` loads in a new process."""
     program = f"import sys; {statement}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -91,7 +91,7 @@ def test_every_error_that_users_see_is_public() -> None:
         "RecordsExpiredError",
         "TaskCorruptedError",
         "TaskMigratedError",
-    }  # how the runtime talks to itself
+    }  # internal interfaces of the runtime
     assert {name for name in errors.__all__ if not hasattr(streams_py, name)} == control
 
 
@@ -133,7 +133,7 @@ _ROOT = Path(streams_py.__file__).parent.parent
 
 
 def _imports() -> list[tuple[str, str]]:
-    """What examples and the pages' Python blocks import: file or page, and ``module:name``."""
+    """Yield the imports of examples and of the pages' Python blocks: file or page, and ``module:name``."""
     sources = [(path, path.read_text(encoding="utf-8")) for path in sorted((_ROOT / "examples").rglob("*.py"))]
     for page in (_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))):
         blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -153,7 +153,7 @@ def test_examples_and_pages_import_public_names_only() -> None:
     for where, imported in imports:
         module, _, name = imported.partition(":")
         assert module == "streams_py" or module.startswith(tuple(f"streams_py.{public}" for public in _PUBLIC)), where
-        if not module.startswith("streams_py.spark"):  # which may not be installed
+        if not module.startswith("streams_py.spark"):  # which is optional
             assert name in import_module(module).__all__, f"{where}: {imported}"
 
 

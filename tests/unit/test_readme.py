@@ -1,4 +1,4 @@
-"""What the pages promise: blocks of code that work, commands and files that exist."""
+"""The promises of the pages: code blocks that work, and commands and files that exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INSTALLATION = (_ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
 
 
 def _blocks(text: str, language: str) -> list[str]:
-    """Fenced blocks of one language; "" for those without."""
+    """Return the fenced blocks of one language; "" for blocks without a language."""
     fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     return [block for found, block in fenced if found == language]
 
@@ -85,7 +85,7 @@ def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
 def test_assignor_of_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
     (tmp_path / "in_turn.py").write_text(_block_with("TaskAssignor", _FEATURES))
     checked = subprocess.run(
-        [sys.executable, "-m", "mypy", str(tmp_path / "in_turn.py")],  # as strict as our own code
+        [sys.executable, "-m", "mypy", str(tmp_path / "in_turn.py")],  # as strict as for our code
         cwd=_ROOT,
         capture_output=True,
         text=True,
@@ -122,12 +122,12 @@ def test_linked_and_named_files_exist(page: str) -> None:
     made = {(_ROOT / "docs" / name).resolve() for name in GENERATED}
     assert [name for name in linked if not (folder / name).exists() and (folder / name).resolve() not in made] == []
     named = {name for name in re.findall(r"`([\w./-]+\.(?:py|toml|md|yml|lock))`", text) if "*" not in name}
-    written = set(re.findall(r'title="([^"]*)"', text))  # by the page itself
+    written = set(re.findall(r'title="([^"]*)"', text))  # created by the page itself
     assert [name for name in sorted(named - written) if not _exists(name, folder)] == []
 
 
 def _exists(name: str, folder: Path) -> bool:
-    """Names are relative to the page or to the root, or to a folder that the sentence is about."""
+    """Whether a file exists. Names are relative to the page, to the root, or to a folder that the sentence mentions."""
     if any((base / name).exists() for base in (folder, _ROOT)):
         return True
     return any(any((_ROOT / top).glob(f"**/{name}")) for top in ("streams_py", "protocol", "examples"))

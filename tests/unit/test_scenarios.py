@@ -1,4 +1,4 @@
-"""Every row of the scenario tables has a test, and the list of them in tests/README.md is this one."""
+"""Every row of the scenario tables has a test, and tests/README.md lists exactly these rows."""
 
 from __future__ import annotations
 

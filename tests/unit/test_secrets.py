@@ -1,4 +1,4 @@
-"""A secret in any key that can hold one is in no text that leaves the process: repr, errors, logs at DEBUG."""
+"""A secret in any key that can contain one never leaves the process as text: repr, errors, logs at DEBUG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets that are no settings of the application: of registries, databases, connectors and their clients, in plans."""
+"""Secrets outside of the application's settings: of registries, databases, connectors and their clients, in plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORKER = {
 
 
 def said_by(*calls: Callable[[], object]) -> str:
-    """What these calls return, fail with and log, at DEBUG."""
+    """Return the results, errors and DEBUG logs of these calls."""
     said = []
     with everything_logged() as log:
         for call in calls:

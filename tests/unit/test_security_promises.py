@@ -1,4 +1,4 @@
-"""The promises of SECURITY.md: each names a test, and each of these tests is there."""
+"""The promises of SECURITY.md: each names a test, and each of these tests exists."""
 
 from __future__ import annotations
 

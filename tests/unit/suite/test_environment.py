@@ -1,4 +1,4 @@
-"""``run.py`` keeps the environment in step with the lock file."""
+"""``run.py`` keeps the environment up to date with the lock file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RUN = Path(__file__).parents[3] / "run.py"
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The program, with an environment of an older lock file; nothing is installed."""
+    """Return the program with an environment of an older lock file. Nothing is installed."""
     spec = importlib.util.spec_from_file_location("run_under_test", RUN)
     assert spec is not None
     assert spec.loader is not None

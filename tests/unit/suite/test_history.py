@@ -1,4 +1,4 @@
-"""The judge of histories finds what is planted, and nothing else."""
+"""The check of histories finds every planted error, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a run of the suite green: real pytest, in parallel, on a little project of its own."""
+"""When a run of the suite passes: real pytest, in parallel, on a small separate project."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class TestTogether:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """An empty project in a folder full of settings that are not its own."""
+    """Create an empty project in a folder that contains settings of other projects."""
     (tmp_path / "setup.py").write_text("raise SystemExit('not part of the project')")
     (tmp_path / "conftest.py").write_text("raise SystemExit('not part of the project')")
     (tmp_path / "tox.ini").write_text("[pytest]\naddopts = --no-such-option\n")
     folder = tmp_path / "project"
     folder.mkdir()
-    (folder / "pytest.ini").touch()  # pytest looks no further for the root of a project
+    (folder / "pytest.ini").touch()  # stops pytest's search for a project root
     (folder / "conftest.py").write_text(
         "from tests.parallel import Sharing\n\n"
         "def pytest_configure(config):\n    config.pluginmanager.register(Sharing())\n"
@@ -91,7 +91,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(project: Path) -> Run:
-    """Writes the files of a project and runs its suite."""
+    """Write the files of a project and run its suite."""
     plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin", "PYTHONPATH": str(ROOT)}
 
     def run_it(*arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +122,7 @@ def test_run_is_red_and_runs_the_other_tests_when_a_test_kills_its_worker(run: R
     done = run("--shuffle=1", "--maxfail=100", test_killer=KILLS_ITS_WORKER)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     assert re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE) == ["test_killer.py::test_dies"]
-    assert (project / "died").read_text() == "died "  # a test that kills its worker is not tried on the next one
+    assert (project / "died").read_text() == "died "  # a test that crashes its worker is not repeated on the next one
     assert (project / "after").exists()
 
 
@@ -154,7 +154,7 @@ def test_order_of_a_run_is_printed_at_its_start_and_can_be_repeated(run: Run, pr
 
 def test_workers_of_a_parallel_run_have_one_order(run: Run) -> None:
     done = run("-n2", test_order=WRITES_ITS_ORDER, test_other=WRITES_ITS_ORDER)
-    assert done.returncode == 0, done.stdout  # xdist refuses workers that collected in different orders
+    assert done.returncode == 0, done.stdout  # xdist rejects workers that collected in different orders
     assert "24 passed" in done.stdout
 
 

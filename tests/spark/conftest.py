@@ -31,7 +31,7 @@ _LITTLE_DATA = {
 
 
 class Cluster:
-    """The broker with short ways to make and delete topics. Records keep their timestamps, however old."""
+    """The broker, with methods to create and delete topics. Records keep their timestamps, however old."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -82,7 +82,7 @@ def cluster(kafka_broker: Broker) -> Cluster:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two local cores. Started once: it takes longer than most tests."""
+    """A session with two local cores. It is started once, because that takes longer than most tests."""
     from streams_py.spark.kafka.source import register
     from streams_py.spark.session import spark_session
 
@@ -96,7 +96,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def standalone(tmp_path: Path) -> Iterator[Standalone]:
-    """A Spark cluster of three workers with one core each; drivers are processes of their own."""
+    """A Spark cluster of three workers with one core each. Drivers are separate processes."""
     made = Standalone(tmp_path / "standalone")
     yield made
     made.close()

@@ -1,8 +1,8 @@
-"""Recorded programs on a Spark cluster whose workers are killed while they run: one in every stage of each program.
+"""Runs recorded programs on a Spark cluster, and kills one worker in every stage of each program.
 
     python -m tests.spark.killed_programs MASTER FOLDER PROGRAM...
 
-Prints ``equal PROGRAM WORKERS EXECUTORS`` for each: how many Python workers were killed, and executors with them.
+Prints ``equal PROGRAM WORKERS EXECUTORS`` for each: the numbers of killed Python workers and executors.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__: list[str] = []
 
 _PARTITIONS = 8
 _EXECUTOR_EVERY = 8
-"""In the stages of one program of so many the executor is killed, too."""
+"""In the stages of every n-th program the executor is killed, too."""
 
 
 def dying(folder: Path, *, with_executor: bool) -> Callable[..., Callable[[Iterator[Any]], Iterator[Any]]]:
-    """The kernel, whose process is killed once in each stage when all its output is made and some is delivered."""
+    """The kernel. Its process is killed once in each stage, when its output is complete and partly delivered."""
 
     def kernel(
         orders: StageOrders, reader: Reader, reports: StageReports | None

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 
 class Plain(NamedTuple):
-    """A record as a plain consumer gives it out."""
+    """A record as a plain consumer returns it."""
 
     partition: int
     offset: int
@@ -20,7 +20,7 @@ class Plain(NamedTuple):
 
 
 def plain_records(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[Plain]:
-    """All records that are there, by partition and offset."""
+    """All records of a topic, by partition and offset."""
     return [
         Plain(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
         for message in plain_messages(bootstrap, topic, partitions, committed=committed)
@@ -28,7 +28,7 @@ def plain_records(bootstrap: str, topic: str, partitions: int, *, committed: boo
 
 
 def plain_messages(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> Iterator[Message]:
-    """The same as messages, with headers."""
+    """All records as messages, with headers."""
     level = "read_committed" if committed else "read_uncommitted"
     for partition in range(partitions):
         consumer = Consumer(
@@ -68,7 +68,7 @@ def transactional(bootstrap: str, name: str) -> Producer:
 
 
 def await_decided(bootstrap: str, topic: str, partitions: int) -> None:
-    """Return when no transaction is open. Commit and abort return when their coordinator knows; markers come later."""
+    """Wait until no transaction is open. Commit and abort return before the markers are written."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def ends(level: IsolationLevel) -> list[int]:

@@ -1,4 +1,4 @@
-"""Topics written in transactions, and what a plain consumer of another client library reads of them.
+"""Topics written in transactions, and the records that a plain consumer of another client library reads.
 
 Nothing here is shared with the readers of the product: they use confluent-kafka, this one is kafka-python's.
 """
@@ -30,7 +30,7 @@ class Plain(NamedTuple):
 
 
 def plain_records(bootstrap: str, topic: str, *, read_committed: bool = True) -> list[Plain]:
-    """All records of a topic up to where it ends now, by partition and offset."""
+    """All records of a topic up to its present end, by partition and offset."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","),
         isolation_level="read_committed" if read_committed else "read_uncommitted",
@@ -162,7 +162,7 @@ KINDS: Final = {
 
 @contextmanager
 def written(bootstrap: str, topic: str, kind: str, size: int, value: Callable[[int], bytes]) -> Iterator[None]:
-    """The topic, of two partitions, filled as ``kind`` says. What is open is aborted in the end."""
+    """A topic with two partitions and records of the given ``kind``. Open transactions are aborted at the end."""
     to = _Writer(bootstrap, topic, value)
     KINDS[kind](to, size)
     to.wait_for_markers()

@@ -1,4 +1,4 @@
-"""Jobs whose clients deliver every record again; each says how many that were.
+"""Jobs whose clients deliver every record again. Each prints the number of repeated records.
 
     ODD_CLIENT=again PYTHONPATH=tests/spark/odd_clients python -m tests.spark.redelivering FOLDER BOOTSTRAP TOPIC EVENTS
 

@@ -1,6 +1,6 @@
 """A Spark standalone cluster on loopback: a master and workers, each worker a process group that a test may kill.
 
-A Python process has one Spark session, and the tests' is local. So a driver on this cluster is a process of its own,
+A Python process has one Spark session, and the tests' is local. So a driver on this cluster is a separate process,
 started with :meth:`Standalone.run`.
 """
 
@@ -37,7 +37,7 @@ class Driver:
 
     @property
     def output(self) -> str:
-        """What it has printed so far, errors too."""
+        """Its output so far, including errors."""
         return self._output.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -45,7 +45,7 @@ class Driver:
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> str:
-        """Its output when it has ended well; AssertionError with the output when not."""
+        """Wait for its end and return its output. AssertionError, with the output, if it failed."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -55,12 +55,12 @@ class Driver:
         return self.output
 
     def kill(self) -> None:
-        """End it and everything it started."""
+        """Stop it and all processes that it has started."""
         _kill_group(self._process)
 
 
 class Standalone:
-    """``workers`` workers of one core and 1 GB each. ``master`` is what Spark wants to be told."""
+    """``workers`` workers of one core and 1 GB each. ``master`` is the address for Spark."""
 
     def __init__(self, folder: Path, *, workers: int = 3) -> None:
         self._folder = folder
@@ -84,7 +84,7 @@ class Standalone:
 
     @property
     def workers(self) -> int:
-        """How many have not been killed."""
+        """Number of workers that were not killed."""
         return sum(worker.poll() is None for worker in self._workers)
 
     def add_workers(self, count: int = 1) -> None:
@@ -98,7 +98,7 @@ class Standalone:
             self._await_line(name, r"Successfully registered with (master)")
 
     def kill_worker(self, number: int = 0) -> None:
-        """End one of the living workers the hard way, with the executors it has started."""
+        """Kill a worker with its executors."""
         _kill_group([worker for worker in self._workers if worker.poll() is None][number])
 
     def run(self, *arguments: str, input: str | None = None) -> Driver:
@@ -123,7 +123,7 @@ class Standalone:
         return self._drivers[-1]
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all processes."""
         for driver in self._drivers:
             driver.kill()
         for process in (*self._workers, self._master):

@@ -1,4 +1,4 @@
-"""``streams-py bootstrap`` that stops at one point of its way for ever, to be killed there.
+"""``streams-py bootstrap`` that blocks forever at a given point, to be killed there.
 
     python -m tests.spark.stopped_bootstrap POINT MARK ARGUMENTS...
 

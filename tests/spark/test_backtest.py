@@ -63,7 +63,7 @@ def assert_alike(one: Summary, other: Summary) -> None:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder as telemetry leaves it, with one situation there twice; ids do not tell the order, generations do."""
+    """A folder of telemetry with one situation twice. The order follows from generations, not from ids."""
     root = tmp_path_factory.mktemp("tables")
     texts = list(generate(HISTORY, 24))
     order = {"rebalance_id": [str(n) for n in range(13)], "epoch": [0] * 13, "generation": list(range(13))}
@@ -98,7 +98,7 @@ def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class OfATest(assignors.InTurn):
-        """Nobody can import it: it goes by value."""
+        """It cannot be imported, so it is sent by value."""
 
     path = tmp_path / "candidate_of_a_file.py"
     path.write_text(GOOD)

@@ -30,7 +30,7 @@ def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
     assert done.returncode == 0, output + done.stderr[-3_000:]
     for text in ("C is killed", "high_availability", "sticky", "heavy_on_large", "recorded assignor reproduced"):
         assert text in output, output
-    assert "Choose " in output or "Stay with what you have" in output  # a few events are no reason to change
+    assert "Choose " in output or "Stay with what you have" in output  # a few events do not justify a change
     assert "Choose warm: tasks whose copies share a zone or tag" in " ".join(output.split())
     assert "resampled histories give the same choice" in " ".join(output.split())
     assert "Best first: warm; then default" in (tmp_path / "generated" / "report.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Telemetry on a Spark cluster of three workers, one of which dies on the way."""
+"""Telemetry on a Spark cluster of three workers, one of which is killed during the run."""
 
 from __future__ import annotations
 

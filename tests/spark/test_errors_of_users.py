@@ -1,4 +1,4 @@
-"""An error that user code raises in a worker is the first that a program shows, and Spark's are left out."""
+"""An error that user code raises in a worker is the first error that a program shows. Spark's errors are left out."""
 
 from __future__ import annotations
 

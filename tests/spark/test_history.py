@@ -136,7 +136,7 @@ def test_program_that_user_code_ends_is_said_so(spark: SparkSession) -> None:
 
 
 def test_rows_without_headers_have_no_nulls_on_their_way_to_workers(spark: SparkSession) -> None:
-    """Arrow goes through all of them with each row."""
+    """Arrow scans all of them for each row."""
     from pyspark.sql import functions as f
 
     rows = frame(spark, some_lines(3, 1)).withColumn(
@@ -399,7 +399,7 @@ def test_end_of_a_partition_that_there_is_not_is_refused(spark: SparkSession) ->
 
 
 def test_partitions_are_those_of_all_rows_whichever_are_wanted(spark: SparkSession) -> None:
-    """A repartition topic has as many as live, and topics that are joined have equal numbers."""
+    """A repartition topic has the same partition count as live, and joined topics have equal counts."""
     old, new = some_lines(30, 3), [Given("lines", 0, 100, 90_000, None, b"new")]
     rows = {"lines": frame(spark, old + new)}
     asked: list[dict[str, Any]] = [{"since": 90_000}, {"until": {"lines": {1: 0, 2: 0}}}]
@@ -436,7 +436,7 @@ def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSessio
 
 @pytest.mark.weekly
 def test_records_of_a_megabyte_fit_into_the_memory_of_a_session_of_ours(spark: SparkSession, tmp_path: Path) -> None:
-    """Pages and row groups of a hundred blocks and more, as Parquet makes them, would not."""
+    """With Parquet's default pages and row groups of 100 blocks and more, they would not fit."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What a warm start and a backfill ask of a real broker without Spark, and of a cluster of Spark without a broker."""
+"""Requests of warm starts and backfills to a real broker without Spark, and runs on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked(cluster: Cluster) -> Iterator[HistoryCluster]:
 
 def test_group_is_forgotten_with_what_it_has_committed(cluster: Cluster, asked: HistoryCluster) -> None:
     at, group = TopicPartition(cluster.topic(1), 0), f"forgotten-{os.getpid()}"
-    asked.forget(group)  # there is none
+    asked.forget(group)  # it does not exist
     asked.commit(group, {at: OffsetAndMetadata(7, "text")})
     assert asked.committed(group, [at]) == {at: 7}
     asked.forget(group)
@@ -67,7 +67,7 @@ def test_size_of_a_topic_is_asked_of_the_cluster(cluster: Cluster, asked: Histor
     size = asked.bytes_of([first, second])
     assert size is not None
     assert 10_000 < size < 11_000
-    assert asked.bytes_of([second, third]) is None, "nobody knows of the third"
+    assert asked.bytes_of([second, third]) is None, "the third has no known size"
 
 
 def test_newest_timestamp_is_asked_of_the_cluster(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""The commands ``backfill`` and ``diff``, as they are typed."""
+"""The commands ``backfill`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Files:
         return self.do("backfill", self.topology(), "--sinks", "--application-id", self.id, *more, sinks=True)
 
     def leave_unfinished(self) -> None:
-        """The plan is as if the command was killed before its last line."""
+        """Change the plan as if the command had been killed before its last step."""
         plan = BackfillPlan.load(self.folder / "plan.json")
         assert plan is not None
         replace(plan, done=False).save(self.folder / "plan.json")

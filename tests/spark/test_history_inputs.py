@@ -1,4 +1,4 @@
-"""What a topology reads over a history on Spark: rows and archives, and those that cannot be."""
+"""The inputs of a topology over a history on Spark: rows and archives, valid and not valid."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_rows_of_other_topics_are_not_taken_for_none(spark: SparkSession, tmp_pa
 
 
 def test_delta_table_is_never_read_as_a_mere_folder_of_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Its folder also has the files of rows that were changed or deleted since."""
+    """The folder also has files of rows that were changed or deleted since."""
     archive = tmp_path / "archive"
     frame(spark, some_lines(5, 1)).write.parquet(str(archive))
     (archive / "_delta_log").mkdir()

@@ -55,7 +55,7 @@ def broken_off(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 class Writing:
-    """The kernel with transactions of three records, and what readers see. ``place``: a topic that is there."""
+    """The kernel with transactions of three records, and the records that readers see. ``place``: an existing topic."""
 
     def __init__(self, options: Options, place: str) -> None:
         self.options, self.place = options, place
@@ -232,7 +232,7 @@ def test_writer_that_brokers_have_forgotten_does_not_write_everything_again(
         check_writers(options(), names, topic)
     with pytest.raises(StreamsError, match=said):
         writing.write(batches(rows))
-    assert writing.write(batches([row(1, topic, 0, "b")])) == [(1, 1, 0)], "the others go on"
+    assert writing.write(batches([row(1, topic, 0, "b")])) == [(1, 1, 0)], "other tasks continue"
     writing.await_seen(topic, [(0, row["value"]) for row in rows] + [(0, b"b")])
 
 

@@ -1,4 +1,4 @@
-"""Each kind of topic through whole commands: record by record what a plain consumer reads of it."""
+"""Complete commands over each kind of topic process exactly the records that a plain consumer reads."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def write(cluster: Cluster, topic: str, records: list[Given], **settings: Any) -
 
 @contextmanager
 def compacted(cluster: Cluster) -> Iterator[str]:
-    """Most records of a key are gone, and their offsets with them."""
+    """Compaction has deleted most records of a key, with their offsets."""
     topic = cluster.topic(
         PARTITIONS,
         cleanup_policy="compact",
@@ -137,7 +137,7 @@ def aborted_at_the_end(cluster: Cluster) -> Iterator[str]:
 
 @contextmanager
 def markers_only(cluster: Cluster) -> Iterator[str]:
-    """Records are deleted, and what is left are markers."""
+    """All records are deleted, and only markers remain."""
     topic = cluster.topic(PARTITIONS)
     decided(cluster, topic, "cc")
     for partition in range(PARTITIONS):
@@ -202,7 +202,7 @@ def topic(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
 
 
 class Record(NamedTuple):
-    """A record as a command shows it, or a plain consumer."""
+    """A record in the output of a command, or of a plain consumer."""
 
     place: tuple[int, int]
     timestamp_ms: int
@@ -212,7 +212,7 @@ class Record(NamedTuple):
 
 
 def there(cluster: Cluster, topic: str, shown: Callable[[bytes | None], Any]) -> list[Record]:
-    """What a plain consumer reads, with keys, values and headers as a command shows them."""
+    """The records of a plain consumer, with keys, values and headers in the form of a command's output."""
     return [
         Record(
             (message.partition() or 0, message.offset() or 0),
@@ -252,7 +252,7 @@ def test_consume_prints_what_a_plain_consumer_reads(cluster: Cluster, topic: str
 def test_diff_compares_what_a_plain_consumer_reads(
     spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    """Against a version that writes nothing: each record is one that only the old version writes."""
+    """Compare with a version that writes nothing, so only the old version writes each record."""
     program, report = tmp_path / "app.py", tmp_path / "report.json"
     program.write_text(PROGRAM.format(topic=topic, out="out"))
     app = typer.Typer()

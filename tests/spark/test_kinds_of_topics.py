@@ -1,4 +1,4 @@
-"""Each kind of topic, read by batch, stream, history and recount: record by record what a plain consumer gets."""
+"""Batch, stream, history and recount read exactly the records of a plain consumer, for each kind of topic."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_every_reader_gives_what_a_plain_consumer_gets(
 
 
 class _Results:
-    """What :func:`recount_results` asks of a run."""
+    """The part of a run's results that :func:`recount_results` needs."""
 
     def __init__(self, topic: str, fixed: Any, read: dict[TopicPartition, int]) -> None:
         self.inputs = {topic: fixed}

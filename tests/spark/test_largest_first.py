@@ -1,4 +1,4 @@
-"""Which task of a stage begins first, on Spark."""
+"""The order in which tasks of a stage start, on Spark."""
 
 from __future__ import annotations
 

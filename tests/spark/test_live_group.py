@@ -1,4 +1,4 @@
-"""From a live group on a real broker to the report: instances come and go, and the tables say so."""
+"""From a live group on a real broker to the report: the tables show that instances join and leave."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Group:
 
 
 def play(group: Group) -> None:
-    """One instance, a second one joins and takes over half, and the first hands the rest over and leaves."""
+    """A second instance joins and takes over half of the tasks. Then the first hands over the rest and leaves."""
     first, second = group.instance("one"), group.instance("two")
     try:
         first.start()
@@ -137,8 +137,10 @@ def test_live_group_becomes_tables_and_a_report(
 
 
 def check_backtest(spark: SparkSession, folder: Path) -> None:
-    """The group's own tables: who decided does so again, and every candidate lives through the join, and
-    through that the first one wants to leave, and leaves."""
+    """Backtest of the group's tables: the recorded assignor gives the same decisions again.
+
+    All outside events are replayed for every candidate: the join, the request to leave, and the leave.
+    """
     from streams_py.backtest.candidates import parse_candidate
     from streams_py.backtest.kernel import EVENTS, Orders
     from streams_py.backtest.summary import Key
@@ -150,13 +152,13 @@ def check_backtest(spark: SparkSession, folder: Path) -> None:
     assert summary.reproduced == (summary.situations, summary.situations)
     assert scenarios_of(summary) == [EVENTS]
     recorded, sticky = (summary.rows[Key(EVENTS, name)] for name in ("recorded", "sticky"))
-    # The wish to leave is an event of its own, unless the member has left before the next rebalance.
+    # The request to leave is a separate event, unless the member has left before the next rebalance.
     assert recorded == sticky
     assert recorded in (2, 3)
 
 
 def check_topic(cluster: Cluster, topic: str) -> None:
-    """Made by the application, as it should be."""
+    """The application has created the topic with the right settings."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     assert len(admin.list_topics(timeout=30).topics[topic].partitions) == 1
     resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -1,4 +1,4 @@
-"""Clients that deliver records again, or lose one: what jobs say of it, and how real command lines end."""
+"""Clients that deliver records again, or lose one: the reports of jobs, and the exit status of commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def joined_and_counted():
 
 
 def done(odd: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """A command whose clients, also those in Spark's workers, do what ``odd_clients`` says."""
+    """A command whose clients, also in Spark's workers, behave as ``odd_clients`` defines."""
     path = os.pathsep.join([str(Path(__file__).parent / "odd_clients"), str(REPOSITORY)])
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=REPOSITORY, env={**os.environ, "ODD_CLIENT": odd, "PYTHONPATH": path},
@@ -113,7 +113,7 @@ def test_backfill_that_leaves_out_a_record_ends_with_status_1_and_writes_nothing
 
 @pytest.mark.parametrize("last", [[], ["--last", "1d"]])
 def test_diff_of_runs_that_leave_out_a_record_has_no_result(cluster: Cluster, tmp_path: Path, last: list[str]) -> None:
-    """Status 1 says that outputs differ, so this is status 2, as for all that diff cannot do."""
+    """Status 1 means that outputs differ, so failures of diff have status 2."""
     app = App(cluster, tmp_path)
     result = app.do(app.topic, "diff", f"{app.file}:copied", f"{app.file}:copied", *last)
     assert result.returncode == 2, result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""What a plan is of: topics with their ids, and offsets that are there. Called as Spark calls it, without Spark."""
+"""A plan covers topics with certain ids, and existing offsets. Called as Spark calls it, without Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recreate(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def source(given: dict[str, str]) -> StreamsKafkaSource:
-    """As ``load`` leaves it: the schema was asked for, and what is used from then on are copies."""
+    """The source after ``load``: Spark has requested the schema, and uses copies of the source from then on."""
     loaded = StreamsKafkaSource(CaseInsensitiveDict(given))
     loaded.schema()
     return pickle.loads(pickle.dumps(loaded))
@@ -260,7 +260,7 @@ def test_newest_record_is_unknown_when_only_reading_all_would_tell(
 
 
 def run_stream(given: dict[str, str], rows: int, begun: Any, micro_batches: list[int]) -> tuple[list[Plain], Any]:
-    """Micro-batches until nothing is left, each by a reader of its own: as if the query were restarted every time."""
+    """Micro-batches until the end, each with a new reader, as if the query was restarted every time."""
     found: list[Plain] = []
     while True:
         reader = stream(given)
@@ -330,7 +330,7 @@ def test_offsets_that_are_deleted_while_a_stream_stands_still_do_not_count_as_ro
 
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of topics that the next answers of the cluster leave out, one in each."""
+    """Names of topics. Each of the next answers of the cluster leaves out one of them."""
     forgotten: list[str] = []
     whole = LogAdmin._list_topics
 
@@ -387,7 +387,7 @@ def test_single_answer_with_another_id_or_an_earlier_end_ends_no_stream(
         with monkeypatch.context() as patched:
             patched.setattr(LogAdmin, name, answer)
             if name == "log_ends":
-                lies.append(lie)  # both ends, that of committed records and that of the log
+                lies.append(lie)  # both ends: of committed records and of the log
             assert reader.latestOffset(end, ReadAllAvailable()) == end
             assert not lies
     reader.stop()

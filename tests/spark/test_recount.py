@@ -1,4 +1,4 @@
-"""Inputs are counted by a second client, and compared with what was read: topics on a real broker, without Spark."""
+"""A second client counts the inputs and compares the counts, for topics on a real broker, without Spark."""
 
 from __future__ import annotations
 

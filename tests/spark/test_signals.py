@@ -1,7 +1,7 @@
-"""Commands on Spark that are told to end: Ctrl-C, SIGTERM and SIGHUP, to all of their processes at once.
+"""Commands on Spark that are stopped by Ctrl-C, SIGTERM or SIGHUP, sent to all of their processes together.
 
-So a terminal (also one that is closed), `timeout`, and managers of services send them. The JVM gets them too. And
-commands whose JVM is killed alone, as the kernel does when memory is short.
+Terminals (also when they are closed), `timeout`, and service managers send signals in this way. The JVM gets them, too.
+Other tests kill only the JVM, as the kernel does when memory is short.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SIGNALS: Final = [signal.SIGTERM, signal.SIGINT]
 
 
 class Commands:
-    """An application with so many records that no command over its history comes to an end by itself."""
+    """An application with so many records that no command over its history finishes during a test."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.bootstrap, self.folder = cluster.bootstrap, folder
@@ -75,7 +75,7 @@ class Commands:
     def ended(
         self, how: signal.Signals, when: Callable[[int], object], *command: str, module: str = "streams_py"
     ) -> tuple[int, str, str]:
-        """What a command says that is told to end: its status, and both of its outputs. SIGKILL is for its JVM."""
+        """Stop a command and return its status and both outputs. SIGKILL is sent only to its JVM."""
         with self._started(module, *command) as process:
             until(lambda: when(process.pid) or process.poll() is not None, "the point to end it at", timeout_s=300)
             places = [place for jvm in jvms_of(process.pid) for place in temporary_of(jvm)]
@@ -89,7 +89,7 @@ class Commands:
                 os.killpg(process.pid, how)  # `timeout` does it twice
             output, said = process.communicate(timeout=120)
         assert not [place for place in places if place.exists()], "what the JVM has left is gone"
-        # Folders of workers, which are killed, are those of the next process to remove.
+        # The next process removes folders of killed workers.
         assert not [*self.temporary.glob("streams-py-history-*/stage-*")], said
         lines = [line for line in said.splitlines(keepends=True) if not line.startswith(_SAID_BY_JVM)]
         return process.returncode, output, "".join(lines)
@@ -144,7 +144,7 @@ def jvms_of(group: int) -> list[int]:
 
 
 def temporary_of(jvm: int) -> list[Path]:
-    """Where a JVM puts what it needs meanwhile, if its command line says so: that of a launcher does not."""
+    """The temporary folder of a JVM, if its command line has it. The command line of a launcher does not."""
     option = "-Djava.io.tmpdir="
     words = Path(f"/proc/{jvm}/cmdline").read_text().split("\0")
     return [Path(word.removeprefix(option)) for word in words if word.startswith(option)]
@@ -205,7 +205,7 @@ def test_comparison_writes_nothing(commands: Commands, how: signal.Signals) -> N
 
 
 def telemetry_of(commands: Commands, cluster: Cluster) -> tuple[Callable[[int], object], *tuple[str, ...]]:
-    """When it is at work, and the command."""
+    """The condition that the command is working, and the command."""
     events, tables = f"{commands.id}-assignment-events", commands.folder / "tables"
     cluster.topic(1, name=events)
     producer = Producer({"bootstrap.servers": commands.bootstrap})
@@ -225,7 +225,7 @@ def test_telemetry_ends_with_complete_tables(commands: Commands, cluster: Cluste
 
 
 def backtest_of(commands: Commands) -> tuple[Callable[[int], object], *tuple[str, ...]]:
-    """When it is at work, and the command."""
+    """The condition that the command is working, and the command."""
     inputs, out = commands.folder / "in.jsonl", commands.folder / "out"
     inputs.write_text("\n".join(generate(History(tasks=40, clients=6), 300)), encoding="utf-8")
     has_begun = (out / "backtest.json").exists

@@ -114,7 +114,7 @@ def test_filter_decides_what_is_read_at_all(cluster: Cluster, load: Callable[...
 
 
 def test_filter_of_one_query_is_not_that_of_another(cluster: Cluster, load: Callable[..., DataFrame]) -> None:
-    """Spark 4.3 keeps the ranges that were planned for one scan of a DataFrame for all of its others."""
+    """Spark 4.3 uses the ranges of one scan of a DataFrame for all of its other scans."""
     topic = cluster.topic(2)
     produce(cluster, topic, *numbered(6), *numbered(6, 1))
     frame = load(topics=topic)

@@ -1,4 +1,4 @@
-"""What `streams-kafka` writes to a real broker. The writer is called as Spark calls it, without Spark."""
+"""Writing to a real broker with `streams-kafka`. The tests call the writer as Spark does, without Spark."""
 
 from __future__ import annotations
 

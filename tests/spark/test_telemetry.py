@@ -85,7 +85,7 @@ def check_tables(spark: SparkSession, folder: Path, wanted: dict[str, Counter[tu
 
 
 def check_batch(frame: DataFrame, records: list[Stored]) -> None:
-    """The same out of one `build()`, however the records are spread."""
+    """The tables of one `build()`, however the records are distributed."""
     from streams_py.spark.build import bronze_of, build, fold_events
 
     bronze = bronze_of(frame.orderBy("value").repartition(3)).persist()
@@ -144,7 +144,7 @@ def test_late_part_repairs_later_days_and_a_repeated_batch_changes_nothing(
         killed.setattr(TableFolder, "_rebuild", killed_between)
         with pytest.raises(Exception, match="killed between bronze and tables"):
             run(topic)
-    folder = run(topic)  # goes on from its checkpoint, with the same micro-batch
+    folder = run(topic)  # continues from its checkpoint, with the same micro-batch
     arrived = [r for r in records if r is not late] + [late._replace(append_ms=records[-1].append_ms, offset=10_000)]
     wanted = expected(shuffled(arrived, 5))
     check_tables(spark, folder, wanted, "rebalance", "move", "placement_current", "warmup", "restore", "gap")
@@ -188,10 +188,10 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
 
 
 def test_group_that_has_written_no_events_is_told_how(cluster: Cluster, tmp_path: Path) -> None:
-    given = ["run", "--group", "nobody", "--tables", str(tmp_path / "t"), "--bootstrap", cluster.bootstrap, "--once"]
+    given = ["run", "--group", "absent", "--tables", str(tmp_path / "t"), "--bootstrap", cluster.bootstrap, "--once"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
     assert done.exit_code == 2
-    assert "topic nobody-assignment-events not found on" in done.stderr
+    assert "topic absent-assignment-events not found on" in done.stderr
     assert "assignment.events.level=rebalances or tasks" in done.stderr
     assert not (tmp_path / "t").exists()
 

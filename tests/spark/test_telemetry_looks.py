@@ -1,4 +1,4 @@
-"""Looks at new events: folded where the last one left off, or days built as a whole, the tables are the same."""
+"""Tables are the same whether looks fold new events from the saved state, or days are built completely."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS = "topic string, partition int, offset bigint, timestamp_ms bigint, valu
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Callable[[], TableFolder]:
-    """The same folder again and again, as after a restart."""
+    """The same folder, opened again as after a restart."""
     from streams_py.spark.telemetry import TableFolder
 
     def opened() -> TableFolder:

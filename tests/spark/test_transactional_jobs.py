@@ -1,4 +1,4 @@
-"""Spark's jobs over topics that were written in transactions, against what a plain consumer reads of them."""
+"""Spark jobs over topics that were written in transactions, compared with the records of a plain consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that were written in transactions, read by everything that reads topics: as a plain consumer reads them."""
+"""All readers get the records of a plain consumer from topics that were written in transactions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 SIZE = 19_800
-"""More than one batch of the readers."""
+"""Number of records: more than one batch of the readers."""
 _numbers = count()
 
 
@@ -149,7 +149,7 @@ def test_changelog_sorter_writes_what_a_plain_consumer_reads(
 
 
 def test_offsets_without_records_are_skipped_at_once(cluster: Cluster, options: Options) -> None:
-    """A thousand aborted records at three offsets a micro-batch would be more than 300 micro-batches."""
+    """With three offsets per micro-batch, 1000 aborted records would need more than 300 micro-batches."""
     name = cluster.topic(2)
     with written(cluster.bootstrap, name, "nothing but aborted", 1_000, lambda at: b"v"):
         pass

@@ -1,4 +1,4 @@
-"""A live application begins with the state that Spark has folded from its history."""
+"""A live application starts with the state that Spark has computed from its history."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class App:
         self.with_output = f"{program}:word_count_with_output"
 
     def produce(self, count: int, first: int = 0, *, distinct: int = 0) -> None:
-        """``count`` lines, each with so many words that no other one has."""
+        """``count`` lines, each with a number of words that are in no other line."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
         for at in range(first, first + count):
             text = f"w{at % 7} w{at % 11} same"
@@ -130,7 +130,7 @@ def test_live_application_goes_on_from_the_state_that_was_folded(app: App) -> No
 
 
 def test_windows_that_the_changelog_would_delete_at_once_are_left_out(app: App) -> None:
-    """The records of one partition ended long ago: its stream time stands still, and its changelog deletes by age."""
+    """One partition has only old records, so its stream time does not advance, and its changelog deletes by age."""
     producer = Producer({"bootstrap.servers": app.cluster.bootstrap})
     for partition, timestamp_ms in ((0, 1_700_000_000_000), (1, int(time.time() * 1000))):
         for _ in range(3):
@@ -185,7 +185,7 @@ def test_nothing_is_committed_when_the_application_was_started_meanwhile(app: Ap
         refused = app.do("commit")
         assert refused.exit_code != 0
         assert "nothing is committed" in refused.output
-    assert app.do("commit").exit_code != 0  # it has offsets of its own now
+    assert app.do("commit").exit_code != 0  # the application has committed offsets now
 
 
 def test_aborted_warm_start_leaves_nothing_and_can_be_made_again(app: App) -> None:

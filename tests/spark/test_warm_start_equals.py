@@ -1,7 +1,7 @@
-"""An application that starts warm becomes the one that has been there from the first record: byte for byte.
+"""After a warm start, an application has the same state as one that has processed all records, byte for byte.
 
-Half of its records are history, which Spark folds, and half come later. Of windows only those that had expired when
-the history ended are not in its changelogs.
+Half of its records are history, which Spark processes, and half arrive later. Only windows that had expired at the end
+of the history are missing in its changelogs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 
-# A task writes to the partition that it reads, so the order of what is written is that of its records.
+# A task writes to the partition that it reads, so outputs have the order of its records.
 _PROGRAM: Final = """
 from streams_py import SessionWindows, SlidingWindows, StreamsBuilder, Suppressed, TimeWindows, serdes
 
@@ -69,8 +69,10 @@ _KEPT: Final = {  # the time in a changelog's key, and how long after that the s
 
 
 def records(base_ms: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """(key, timestamp) of the history, and of what comes later. Both have records out of order, some too late for any
-    window, some a month old."""
+    """(key, timestamp) of the history, and of the later records.
+
+    Both have records out of order, some too late for any window, some a month old.
+    """
     chance = random.Random(8)
 
     def some(count: int, first_ms: int) -> Iterator[tuple[str, int]]:
@@ -87,7 +89,7 @@ def records(base_ms: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
 @pytest.fixture
 def apps(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> tuple[App, App]:
-    """One that starts warm, and one that was always there, with the same input."""
+    """An application with a warm start, and one that runs from the first record, with the same input."""
     warm = App(cluster, tmp_path)
     scratch = copy(warm)
     scratch.id, scratch.out, scratch.state_dir = f"{warm.id}-scratch", cluster.topic(2), tmp_path / "state from scratch"
@@ -109,7 +111,7 @@ def rows(app: App, topic: str) -> list[dict[str, Any]]:
 
 
 def live_until(app: App, count: int) -> None:
-    """Run it until so many records are committed, with all that came of them."""
+    """Run it until ``count`` records and their outputs are committed."""
     with app.live(statestore_cache_max_bytes=0):
         until(lambda: sum(offset for offset, _ in committed_text(app).values()) == count, f"{count} records committed")
 
@@ -123,7 +125,7 @@ def outputs(app: App) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def changelog(app: App, store: str) -> dict[tuple[int, bytes], tuple[Any, ...]]:
-    """What is left of it. Those of suppress have the times of writing."""
+    """The last record of each key. Records of suppress have the time of writing as their timestamp."""
     found: dict[tuple[int, bytes], tuple[Any, ...]] = {}
     for row in rows(app, f"{app.id}-{store}-changelog"):
         at = (row["partition"], row["key"])

@@ -1,6 +1,6 @@
-"""A warm start whose process is killed (SIGKILL), at every point of its way: what is left is taken back, made again.
+"""A warm start whose process is killed (SIGKILL) at every point. It is aborted and run again.
 
-Only the process itself is killed, as the kernel does when memory is short. Its JVM and its workers have to find out.
+Only the process itself is killed, as the kernel does when memory is short. Its JVM and its workers must notice it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REPOSITORY = Path(__file__).parents[2]
 
 @contextmanager
 def killed(app: App, folder: Path, command: list[str], *arguments: str, when: Callable[[], object]) -> Iterator[None]:
-    """Start a command of the application, and kill it when ``when`` says so. Afterwards nothing of it is left."""
+    """Start a command of the application and kill it at ``when``. Afterwards none of its processes is left."""
     place = ["--bootstrap", app.cluster.bootstrap, "--plan", str(app.plan_file), "--master", "local[2]"]
     temporary, output = folder / "temporary", folder / "killed.log"
     temporary.mkdir()
@@ -62,7 +62,7 @@ def killed_at(app: App, folder: Path, point: str, *arguments: str) -> AbstractCo
 
 
 def ends_of_changelog(app: App) -> dict[int, int]:
-    """By partition; nothing when there is no changelog."""
+    """Records by partition; empty without a changelog."""
     topic = f"{app.id}-counts-changelog"
     config = StreamsConfig.of({"application.id": app.id, "bootstrap.servers": app.cluster.bootstrap})
     with closing(HistoryCluster(config)) as cluster:
@@ -75,7 +75,7 @@ def step_of(app: App) -> Step:
 
 
 def check_made_again(app: App) -> None:
-    """Nothing is left after an abort, and the same plan leads to the right state."""
+    """An abort deletes everything, and the same plan then leads to the right state."""
     app.ok("abort")
     assert (ends_of_changelog(app), committed_text(app)) == ({}, {})
     app.ok("run", "--commit")

@@ -1,4 +1,4 @@
-"""A recorded program on Spark: what it must leave, whatever happens to workers meanwhile."""
+"""A recorded program on Spark: its required results, even if workers are killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def check_program(spark: SparkSession, id: str, partitions: int, *, work: str | None = None) -> None:
-    """AssertionError when outputs or changelogs are not those of the same tasks with full buffers, byte for byte."""
+    """Assert that outputs and changelogs equal, byte for byte, the results of the same tasks with full buffers."""
     records = given_of(id, partitions)
     source = partial(topology_of, id)
     here = run_locally(source, records, partitions, CONFIG)

@@ -91,6 +91,7 @@ _HELD: Final = (
     "tests/docs",
     "tests/embedded",
     "tests/packaging",
+    "tests/spark",
     "tests/unit/adapters",
     "tests/unit/assignment",
     "tests/unit/backtest",

@@ -191,7 +191,7 @@ class OutputTopic(Generic[K, V]):
 class TopologyTestDriver:
     """Runs a topology in a test, without a broker.
 
-    Sources with a pattern read the matching topics that a test writes to.
+    Sources with a pattern read all matching topics that are written to.
 
     Args:
         topology: The topology to run.

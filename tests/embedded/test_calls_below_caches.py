@@ -33,7 +33,7 @@ async def looked_up(count: int) -> int:
     return count
 
 
-def test_counting_goes_on_when_flushed_results_wait_for_coroutines(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_counting_continues_when_flushed_results_wait_for_coroutines(broker: EmbeddedBroker, tmp_path: Path) -> None:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     counts = builder.stream("in").group_by_key().count(store="counts").to_stream()
     counts.map_values_async(looked_up).to("out", value=serdes.INT64)

@@ -29,7 +29,7 @@ def all_are(streams: KafkaStreams, count: int) -> bool:
 
 
 @pytest.mark.parametrize("gone", ["", "app", "app/1_0"])
-def test_replaced_threads_go_on_with_everything(
+def test_replaced_threads_continue_with_everything(
     short_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))

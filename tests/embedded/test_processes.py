@@ -76,7 +76,7 @@ def test_state_is_restored_when_its_directory_is_gone(application: Callable[...,
     assert all(one["start"] == 0 and one["total"] > 0 for one in b.ask("restored"))
 
 
-def test_counting_goes_on_when_the_cluster_was_away(application: Callable[..., Application]) -> None:
+def test_counting_continues_when_the_cluster_was_away(application: Callable[..., Application]) -> None:
     app = application(partitions=2)
     lines = text(20_000)
     a = app.start("a")

@@ -144,7 +144,7 @@ def test_internal_topic_with_a_wrong_partition_count_is_named_with_both_counts(s
         assert word in str(error), error
 
 
-def test_second_topology_under_one_application_id_ends_with_a_sentence_and_the_first_goes_on(
+def test_second_topology_under_one_application_id_ends_with_a_sentence_and_the_first_continues(
     stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.topics(stage.input, stage.output, stage.dead)

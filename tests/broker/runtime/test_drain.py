@@ -118,7 +118,7 @@ def test_records_flow_on_in_order_with_one_owner_while_an_instance_drains(
     check_in_order(traces, set(range(6)))
 
 
-def test_instance_that_nobody_can_follow_goes_on_and_says_so(application: Callable[..., Application]) -> None:
+def test_instance_that_nobody_can_follow_continues_and_says_so(application: Callable[..., Application]) -> None:
     app = application()
     alone = app.start("a")
     app.await_shared(alone)

@@ -106,7 +106,7 @@ def running(topics: Topics, bootstrap: str, folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize(
     "keeps_files", [pytest.param(True, marks=pytest.mark.weekly, id="files kept"), pytest.param(False, id="files lost")]
 )
-def test_joins_and_windows_go_on_after_a_restart(
+def test_joins_and_windows_continue_after_a_restart(
     kafka_broker: Broker, topics: Topics, tmp_path: Path, keeps_files: bool
 ) -> None:
     topics.send("regions", "ann", "north", 0)

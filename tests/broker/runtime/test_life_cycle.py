@@ -69,7 +69,7 @@ def test_static_member_is_removed_from_the_group_when_its_thread_is_removed(
     app.until(lambda: len(threads_with_tasks(a)) == 1 and app.shared(a), "the other thread to take over")
 
 
-def test_static_members_hand_over_at_once_when_their_client_leaves_for_good(
+def test_static_members_hand_over_immediately_when_their_client_leaves_for_good(
     application: Callable[..., Application],
 ) -> None:
     app = application(app="trace", num_stream_threads=2, session_timeout_ms=LONG_MS)

@@ -23,7 +23,7 @@ def warnings(log: str) -> list[str]:
 
 
 @pytest.mark.parametrize("hard", [False, pytest.param(True, marks=pytest.mark.weekly)], ids=["stopped", "killed"])
-def test_counting_goes_on_without_loss_when_the_broker_was_away_for_longer_than_a_session(
+def test_counting_continues_without_loss_when_the_broker_was_away_for_longer_than_a_session(
     own_broker: Broker, tmp_path: Path, hard: bool
 ) -> None:
     app = Application(own_broker, tmp_path, session_timeout_ms=4000)
@@ -80,7 +80,7 @@ def test_application_started_before_its_broker_works_when_the_broker_comes(own_b
         app.close()
 
 
-def test_wrong_address_is_named_and_waited_for_when_nobody_answers_there(
+def test_wrong_address_is_named_and_waited_for_when_no_broker_answers_there(
     application: Callable[..., Application],
 ) -> None:
     app = application()

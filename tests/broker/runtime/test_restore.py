@@ -61,7 +61,7 @@ def counted(app: Application, lines: list[str], name: str = "a") -> Instance:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts_go_on_from_the_changelog_when_the_state_directory_was_deleted(
+def test_counts_continue_from_the_changelog_when_the_state_directory_was_deleted(
     application: Callable[..., Application], kind: str
 ) -> None:
     app = application(dsl_store_suppliers_class=kind)
@@ -240,9 +240,7 @@ def test_store_equals_its_changelog_when_the_process_was_killed_in_the_middle_of
     assert stored(a) == found  # the output is what the store said last, so a store behind its changelog would differ
 
 
-def test_state_of_a_changelog_that_was_created_anew_meanwhile_is_not_gone_on_with(
-    application: Callable[..., Application],
-) -> None:
+def test_state_of_a_changelog_that_was_recreated_meanwhile_is_not_used(application: Callable[..., Application]) -> None:
     app = application(partitions=1, statestore_cache_max_bytes=0, recreated_internal_topics="continue")
     changelog = f"{app.id}-counts-changelog"
     lines = text(1_000)

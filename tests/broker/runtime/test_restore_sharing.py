@@ -129,7 +129,7 @@ def is_gone(process: int) -> bool:
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_member_that_is_killed_while_it_restores_with_another_process_goes_on_when_it_is_started_again(
+def test_member_that_is_killed_while_it_restores_with_another_process_continues_when_it_is_started_again(
     application: Callable[..., Application], guarantee: str
 ) -> None:
     app = application(partitions=1, processing_guarantee=guarantee)

@@ -32,7 +32,7 @@ def docker(*arguments: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_container_that_dies_at_once_says_why_without_being_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_that_dies_immediately_says_why_without_being_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def nonsense(node: int, nodes: int, port: int) -> dict[str, object]:
         return good(node, nodes, port) | {"process.roles": "clown"}
 

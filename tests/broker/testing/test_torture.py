@@ -70,7 +70,7 @@ def test_feeder_waits_for_an_application_that_is_behind_and_makes_up_for_nothing
     assert feeder.total <= 50 + 1_000 * (time.monotonic() - began) + 1_000 * 0.1
 
 
-def test_output_that_cannot_be_read_is_said_at_once(kafka_broker: Broker, connection: dict[str, Any]) -> None:
+def test_output_that_cannot_be_read_is_said_immediately(kafka_broker: Broker, connection: dict[str, Any]) -> None:
     topic = f"odd-{uuid4()}"
     kafka_broker.create_topic(topic, 1)
     reader = Reader(connection, topic, 1, History(exact=True))
@@ -131,7 +131,7 @@ def test_commits_that_went_back_are_seen_from_outside(kafka_broker: Broker, conn
 
 
 @pytest.mark.weekly
-def test_instance_whose_disk_is_full_ends_for_that_and_goes_on_when_there_is_space(
+def test_instance_whose_disk_is_full_ends_for_that_and_continues_when_there_is_space(
     connection: dict[str, Any], tmp_path: Path
 ) -> None:
     plan = Plan(instances=2, partitions=(2,), keys=30, rate=500, faults={"full": 1}, pace_s=1)
@@ -146,7 +146,7 @@ def test_instance_whose_disk_is_full_ends_for_that_and_goes_on_when_there_is_spa
 
 
 @pytest.mark.weekly
-def test_instances_that_are_refused_may_end_and_go_on_when_they_may_log_in_again(tmp_path: Path) -> None:
+def test_instances_that_are_refused_may_end_and_continue_when_they_may_log_in_again(tmp_path: Path) -> None:
     try:
         broker = LoginBroker()
     except NoBrokerError as error:

@@ -221,7 +221,7 @@ def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> 
     assert client.streams.state is State.ERROR
 
 
-def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> None:
+def test_removal_that_takes_too_long_says_that_it_continues(client: Client) -> None:
     client.start()
     with pytest.raises(StreamsError, match=r"did not stop within 0\.1 s; its removal continues"):
         client.streams.remove_stream_thread(timeout=0.1)

@@ -174,7 +174,7 @@ def on_a_stream_thread(client: Client) -> None:
 
 
 @pytest.mark.parametrize("how", [without_state, alone, drained_in_vain, on_a_stream_thread])
-def test_close_leaves_at_once_where_waiting_gains_nothing(working: Client, how: Callable[[Client], None]) -> None:
+def test_close_leaves_immediately_where_waiting_gains_nothing(working: Client, how: Callable[[Client], None]) -> None:
     how(working)
     asked = [thread.asked.count("drain") for thread in working.made]
     refuse_to_wait(working)
@@ -183,13 +183,13 @@ def test_close_leaves_at_once_where_waiting_gains_nothing(working: Client, how: 
     assert shut_down(working) == [("shut down", True, 30_000)] * 2
 
 
-def test_close_that_may_not_wait_leaves_at_once(working: Client) -> None:
+def test_close_that_may_not_wait_leaves_immediately(working: Client) -> None:
     refuse_to_wait(working)
     working.streams.close(0, leave_group=True)
     assert shut_down(working) == [("shut down", True, None)] * 2
 
 
-def test_close_before_the_start_leaves_at_once(client: Client) -> None:
+def test_close_before_the_start_leaves_immediately(client: Client) -> None:
     refuse_to_wait(client)
     assert client.streams.close(30, leave_group=True)
     assert client.streams.state is State.NOT_RUNNING
@@ -215,7 +215,7 @@ def test_thread_that_has_ended_does_not_know_any_more_who_is_there(working: Clie
     assert "drain" in working.made[0].asked
 
 
-def test_close_goes_on_when_all_others_have_left_meanwhile(working: Client) -> None:
+def test_close_continues_when_all_others_have_left_meanwhile(working: Client) -> None:
     waits = while_it_waits(working, lambda: alone(working))
     assert working.streams.close(30, leave_group=True)
     assert len(waits) == 1
@@ -230,7 +230,7 @@ def test_second_close_cuts_the_hand_over_short(working: Client, leave_group: boo
     assert shut_down(working) == [("shut down", True, 5_000)] * 2  # as the first one wanted
 
 
-def test_close_goes_on_when_handing_over_fails(working: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_continues_when_handing_over_fails(working: Client, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise RuntimeError("cannot")
 

@@ -214,7 +214,7 @@ def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable
     assert steps.consumer.assigned[-1] == {tp("in-0"): 40}
 
 
-def test_doubt_does_not_begin_anew_with_each_rebalance(world: World, tmp_path: Path) -> None:
+def test_doubt_does_not_begin_again_with_each_rebalance(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="in_memory")
     steps.run(ONE)
     count(steps, 5)
@@ -227,7 +227,7 @@ def test_doubt_does_not_begin_anew_with_each_rebalance(world: World, tmp_path: P
     assert steps.consumer.assigned[-1] == {tp("in-0"): 2}
 
 
-def test_doubt_does_not_begin_anew_with_each_task_that_comes_to_wait(world: World, tmp_path: Path) -> None:
+def test_doubt_does_not_begin_again_with_each_task_that_comes_to_wait(world: World, tmp_path: Path) -> None:
     """Tasks of a large application are restored one after the other."""
     for partition, key in ((0, b"k"), (1, b"l")):
         world.write("app-counts-changelog", (7).to_bytes(8, "big"), key=key, partition=partition)

@@ -181,7 +181,7 @@ def test_offsets_alone_wait_for_the_end_of_a_rebalance(world: World, tmp_path: P
     assert world.committed[tp("in-0")].offset == len(world.records(tp("in-0")))
 
 
-def test_work_goes_on_when_uncommitted_writes_fill_memory_in_a_rebalance(world: World, tmp_path: Path) -> None:
+def test_work_continues_when_uncommitted_writes_fill_memory_in_a_rebalance(world: World, tmp_path: Path) -> None:
     """They are written to disk, together with the matching changelog positions."""
     steps = steps_of(
         world,

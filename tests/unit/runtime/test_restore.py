@@ -46,14 +46,14 @@ def test_running_tasks_wait_for_nothing_that_is_done_for_others(log: FakeLog) ->
         assert pool.submit(updater.drain_restored).result(PATIENCE_S) == []
 
 
-def test_active_is_done_at_once_when_its_changelog_is_empty(log: FakeLog) -> None:
+def test_active_is_done_immediately_when_its_changelog_is_empty(log: FakeLog) -> None:
     updater, task = Stepped(log), active(LOG)
     updater.add(task)
     updater.turn()
     assert updater.drain_restored() == [task]
 
 
-def test_active_is_done_at_once_when_its_checkpoint_is_at_the_end(log: FakeLog) -> None:
+def test_active_is_done_immediately_when_its_checkpoint_is_at_the_end(log: FakeLog) -> None:
     log.write(LOG, 2)
     updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
     updater.add(task)
@@ -155,7 +155,7 @@ def test_standby_waits_while_an_active_restores(log: FakeLog) -> None:
     assert len(second.restored) == 4
 
 
-def test_standby_follows_for_ever(log: FakeLog) -> None:
+def test_standby_follows_forever(log: FakeLog) -> None:
     updater, task = Stepped(log), standby(LOG)
     updater.add(task)
     for count in (1, 2, 3):
@@ -378,7 +378,7 @@ def test_records_that_are_there_are_taken_before_anything_else_is_asked(log: Fak
     assert len(updater.consumer.assignments) == 1
 
 
-def test_consumer_hears_at_once_of_a_changelog_that_has_ended(log: FakeLog) -> None:
+def test_consumer_hears_immediately_of_a_changelog_that_has_ended(log: FakeLog) -> None:
     """Otherwise it would continue reading: a source topic may have more records than its table may contain."""
     log.write(LOG, 10_000)
     log.write(OTHER, 10_000)
@@ -394,7 +394,7 @@ def test_consumer_hears_at_once_of_a_changelog_that_has_ended(log: FakeLog) -> N
     assert second.restored == [(OTHER, offset) for offset in range(len(second.restored))]
 
 
-def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
+def test_short_changelog_ends_while_a_long_one_continues(log: FakeLog) -> None:
     """The last record of the shorter log is a transaction marker, which no consumer delivers."""
     log.write(LOG, 100_000)
     log.write(OTHER, 3)
@@ -424,7 +424,7 @@ def test_topics_that_others_write_are_not_among_those_that_only_a_former_owner_m
 
 
 @pytest.mark.parametrize("kind", [active, standby])
-def test_task_is_corrupted_when_its_position_is_in_a_topic_that_was_created_anew_since(
+def test_task_is_corrupted_when_its_position_is_in_a_topic_that_was_recreated_since(
     kind: Callable[..., FakeTask], log: FakeLog
 ) -> None:
     log.write(LOG, 9)
@@ -456,7 +456,7 @@ def test_copies_that_come_together_are_asked_about_once_and_not_again_before_lon
     assert [failed for failed, _ in updater.drain_failed()] == [task]
 
 
-def test_copy_waits_for_ever_while_nobody_says_which_topic_its_changelog_is(log: FakeLog) -> None:
+def test_copy_waits_forever_while_nobody_says_which_topic_its_changelog_is(log: FakeLog) -> None:
     log.write(LOG, 1)
     updater, task = Stepped(log), standby(LOG)
     updater.admin.unknown_topics.add(LOG.topic)

@@ -80,7 +80,7 @@ def test_rounds_of_the_updater_are_counted_for_what_they_are(log: FakeLog) -> No
     assert set(updater.figures) >= {f"{activity}-ratio" for activity in ACTIVITIES}
 
 
-def test_progress_begins_anew_when_the_task_was_taken_away(log: FakeLog) -> None:
+def test_progress_begins_again_when_the_task_was_taken_away(log: FakeLog) -> None:
     log.write(LOG, 100)
     updater, task = Stepped(log), active(LOG)
     updater.consumer.delivers_max = 32

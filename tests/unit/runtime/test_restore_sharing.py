@@ -166,7 +166,7 @@ def test_part_that_fails_elsewhere_is_read_here(log: FakeLog, fails: str, caplog
     assert len(updater.sorters) == 1  # not another one this soon
 
 
-def test_process_that_goes_on_is_waited_for(log: FakeLog) -> None:
+def test_process_that_continues_is_waited_for(log: FakeLog) -> None:
     updater, task = Shared(log), filled(LOG)
     updater.add(task)
     updater.turn(20)

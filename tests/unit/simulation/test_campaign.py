@@ -164,7 +164,7 @@ def test_campaign_ends_when_the_users_assignor_does_not_return(monkeypatch: pyte
     assert any("did not return in time" in v.text for v in campaign.findings[0].violations)
 
 
-def test_users_assignor_that_goes_round_in_circles_is_not_excused_as_sticky() -> None:
+def test_users_assignor_that_oscillates_is_not_excused_as_sticky() -> None:
     campaign = run_own(InTurn)
     assert "A5" in promises(campaign)
     assert campaign.oscillating == 0
@@ -221,7 +221,7 @@ def test_campaign_on_two_processes_adds_up_to_that_on_one() -> None:
     assert (together.repeated, alone.repeated) == (1, 0)
 
 
-def test_sticky_assignor_that_goes_round_in_circles_is_recognised_and_no_violation() -> None:
+def test_sticky_assignor_that_oscillates_is_recognised_and_no_violation() -> None:
     result = run_schedule(schedule_of(101_039, assignor="legacy_sticky"))
     assert result.oscillates
     assert not result.violations

@@ -64,7 +64,7 @@ def test_loss_is_told_though_other_partitions_go_on(commits: LostCommits, group:
     assert said == {"committed offsets of 1 partitions moved backwards: in-0 from 40 to 30"}
 
 
-def test_loss_is_told_though_a_member_goes_on_from_what_else_was_lost(commits: LostCommits, group: Group) -> None:
+def test_loss_is_told_though_a_member_continues_from_what_else_was_lost(commits: LostCommits, group: Group) -> None:
     said = set()
     for now_s in range(4, 40, 2):
         group.committed = {0: 30, 1: 2 + now_s // 2}
@@ -72,7 +72,7 @@ def test_loss_is_told_though_a_member_goes_on_from_what_else_was_lost(commits: L
     assert said == {"committed offsets of 1 partitions moved backwards: in-0 from 40 to 30"}
 
 
-def test_coordinator_that_goes_on_reading_has_lost_nothing(commits: LostCommits, group: Group) -> None:
+def test_coordinator_that_continues_reading_has_lost_nothing(commits: LostCommits, group: Group) -> None:
     for now_s in range(4, 60, 2):
         group.committed = {0: now_s // 2, 1: 50}
         assert looks(commits, now_s, now_s + 2) == set()

@@ -165,7 +165,7 @@ def test_everything_else_passes_as_it_is(broker: OneBroker, proxy: Proxy) -> Non
     assert broker.heard == [struct.pack(">hhi", ECHO, 0, 77) + rest]
 
 
-def test_last_request_arrives_although_the_client_ends_at_once(broker: OneBroker, proxy: Proxy) -> None:
+def test_last_request_arrives_although_the_client_ends_immediately(broker: OneBroker, proxy: Proxy) -> None:
     proxy.delay(0.2)
     with socket.create_connection(("127.0.0.1", port_of(proxy))) as client:
         send(client, struct.pack(">hhi", ECHO, 0, 1))

@@ -68,7 +68,7 @@ def test_closing_ends_when_the_last_thread_has_ended(client: Client) -> None:
     assert client.streams.wait(0) is True
 
 
-def test_closing_before_the_start_ends_at_once(client: Client) -> None:
+def test_closing_before_the_start_ends_immediately(client: Client) -> None:
     assert client.streams.close() is True
     assert client.path == "CREATED PENDING_SHUTDOWN NOT_RUNNING"
     with pytest.raises(IllegalStateError, match="create a new one"):

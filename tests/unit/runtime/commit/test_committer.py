@@ -128,7 +128,7 @@ def test_offsets_are_not_committed_when_a_record_was_refused(diary: Diary) -> No
     assert diary.entries == ["a: caches", "flush", "check sends"]
 
 
-def test_flush_goes_on_until_everything_is_acknowledged(diary: Diary) -> None:
+def test_flush_continues_until_everything_is_acknowledged(diary: Diary) -> None:
     diary.unflushed = [5, 2]
     diary.committer().flush()
     assert diary.entries == ["flush", "check sends"] * 3
@@ -175,7 +175,7 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
     assert not any("checkpoint" in str(entry) for entry in diary.entries)
 
 
-def test_time_out_starts_anew_when_a_commit_came_through(diary: Diary) -> None:
+def test_time_out_starts_again_when_a_commit_came_through(diary: Diary) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
     diary.error = BrokerUnavailableError("no broker answers")
     assert committer.commit([task]) == -1

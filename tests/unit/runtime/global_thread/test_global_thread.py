@@ -148,7 +148,7 @@ def test_global_table_takes_records_with_their_own_time_whatever_extractor_is_co
         assert view.get("a") == "one"
 
 
-def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: Path) -> None:
+def test_global_store_on_disk_continues_from_where_it_was(world: World, tmp_path: Path) -> None:
     with client(world, table(), tmp_path):
         pass
     world.log.records[TopicPartition("g", 0)][0] = world.log.records[TopicPartition("g", 1)][0]  # not read again
@@ -169,7 +169,7 @@ def test_checkpoint_file_has_the_next_offset_of_each_partition_of_a_store_on_dis
 
 
 @pytest.mark.parametrize(("topology", "found"), [(table, "four None"), (custom, "FOUR None")])
-def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
+def test_global_store_is_filled_again_when_its_topic_was_recreated(
     world: World, tmp_path: Path, topology: Callable[[], Topology], found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.topic_ids["g"] = "first"
@@ -190,7 +190,7 @@ def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
     assert caplog.text.count(warned) == 1
 
 
-def test_client_does_not_go_on_with_a_global_store_whose_topic_is_created_anew_under_it(
+def test_client_does_not_continue_with_a_global_store_whose_topic_is_recreated(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new topic is longer than the old positions, so no offset is out of range."""
@@ -208,7 +208,7 @@ def test_client_does_not_go_on_with_a_global_store_whose_topic_is_created_anew_u
         assert f"{view.get('a')} {view.get('b')}" == "four None"
 
 
-def test_global_store_goes_on_while_nobody_says_whether_its_topics_are_the_same(
+def test_global_store_continues_while_nobody_says_whether_its_topics_are_the_same(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)

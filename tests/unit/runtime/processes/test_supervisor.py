@@ -114,7 +114,7 @@ def test_a_process_that_is_killed_is_started_again_and_the_other_one_stays(run: 
     assert [one.restarts for one in running.supervisor.health().processes] == [0, 1]
 
 
-def test_one_that_is_frozen_is_not_ready_and_named_until_it_goes_on(
+def test_one_that_is_frozen_is_not_ready_and_named_until_it_continues(
     run: Callable[..., Run], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="streams_py")
@@ -204,7 +204,7 @@ def test_one_that_fails_while_closing_is_named(run: Callable[[str], Run]) -> Non
     assert "process 1 ended with status 5, process 2 ended with status 5" in str(running.error)
 
 
-def test_processes_go_on_while_there_is_no_room_to_start_another_one_again(
+def test_processes_continue_while_there_is_no_room_to_start_another_one_again(
     run: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_DELAY_S", 0.01)

@@ -271,7 +271,7 @@ class TestSilence:
             kit.task.process(1)
 
 
-def test_silence_is_counted_anew_when_records_were_processed_before_it() -> None:
+def test_silence_is_counted_again_when_records_were_processed_before_it() -> None:
     producer = Unreachable("one", "two")
     topology = Topology().add_source("source", "in").add_sink("sink", lambda key, value, context: str(value), "source")
     kit = Kit(topology, producer=producer, task_timeout_ms=1_000)

@@ -126,7 +126,7 @@ class TestIdling:
         kit.clock.advance(1_000_000)
         assert kit.task.process(10) == 0
 
-    def test_process_goes_on_when_the_empty_partition_is_caught_up(self) -> None:
+    def test_process_continues_when_the_empty_partition_is_caught_up(self) -> None:
         kit = self.two_inputs(0)
         kit.positions.lags[B] = 0
         assert kit.task.process(10) == 4
@@ -163,7 +163,7 @@ class TestIdling:
         kit.clock.advance(100)
         assert kit.task.process(10) == 3
 
-    def test_process_starts_waiting_anew_when_the_lag_became_unknown(self) -> None:
+    def test_process_starts_waiting_again_when_the_lag_became_unknown(self) -> None:
         kit = self.two_inputs(100)
         kit.positions.lags[B] = 0
         kit.task.process(1)

@@ -374,7 +374,7 @@ def test_revoked_task_is_found_wherever_it_is(steps: Steps, place: str) -> None:
     assert not steps.updater.tasks()
 
 
-def test_running_task_that_gets_a_partition_goes_on_and_reads_it_once_it_is_known_from_where(steps: Steps) -> None:
+def test_running_task_that_gets_a_partition_continues_and_reads_it_once_it_is_known_from_where(steps: Steps) -> None:
     """A new topic matches the pattern that the task reads."""
     table = steps.parts.table
     running(steps)

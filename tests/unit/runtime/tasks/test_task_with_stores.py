@@ -132,7 +132,7 @@ def test_cached_counts_are_forwarded_with_the_commit(world: World) -> None:
     task.close_dirty()
 
 
-def test_recycled_task_keeps_its_open_stores_and_goes_on(world: World) -> None:
+def test_recycled_task_keeps_its_open_stores_and_continues(world: World) -> None:
     task = world.active(world.state())
     world.run(task)
     world.count(task, "a", "a")

@@ -79,7 +79,7 @@ def count(steps: Steps, name: str) -> int:
     return found.stores.store("counts").get("k")[0]  # type: ignore[no-any-return]
 
 
-def test_others_go_on_while_a_task_is_closed(world: World, steps: Steps, held: Held) -> None:
+def test_others_continue_while_a_task_is_closed(world: World, steps: Steps, held: Held) -> None:
     (goes,) = [one for one in steps.parts.table.all() if one.id == GOES]
     steps.membership.round(ONE)
     steps.turn(2)

@@ -46,7 +46,7 @@ class Timed:
 
 
 @pytest.mark.parametrize("fails_at", ["produce", "commit"])
-def test_records_that_become_slow_do_not_outlast_their_transaction_for_ever(tmp_path: Path, fails_at: str) -> None:
+def test_records_that_become_slow_do_not_outlast_their_transaction_forever(tmp_path: Path, fails_at: str) -> None:
     world = World(**{"in": 1, "out": 1})
     builder = StreamsBuilder()
 
@@ -102,7 +102,7 @@ def work_until(world: World, steps: Steps, committed: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("fails_at", ["produce", "commit"])
 @pytest.mark.parametrize("cached_entries", [400, 100_000])
-def test_slow_nodes_below_a_cache_do_not_outlast_their_transaction_for_ever(
+def test_slow_nodes_below_a_cache_do_not_outlast_their_transaction_forever(
     tmp_path: Path, fails_at: str, cached_entries: int
 ) -> None:
     world = World(**{"in": 2, "out": 2, "app_counts_changelog": 2})

@@ -345,7 +345,7 @@ def test_revoked_tasks_that_are_flushed_are_committed_although_the_others_fail(
         assert offsets(world) == {tp("in-0"): 1, tp("in-1"): 1}
 
 
-def test_migration_found_in_a_revocation_makes_the_thread_join_anew(world: World, steps: Steps) -> None:
+def test_migration_found_in_a_revocation_makes_the_thread_join_again(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     world.write("in", b"a")
     steps.turn()
@@ -469,7 +469,7 @@ def test_commit_comes_early_when_uncommitted_writes_fill_their_share_of_memory(w
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
-def test_standby_listener_hears_whether_the_copy_goes_on_as_the_active_task(
+def test_standby_listener_hears_whether_the_copy_continues_as_the_active_task(
     world: World, tmp_path: Path, here: bool
 ) -> None:
     class Listener(StandbyUpdateListener):

@@ -36,7 +36,7 @@ CHANGELOG = tp("app-counts-changelog-0")
 # -- trouble -------------------------------------------------------------------------------------------------------
 
 
-def test_migrated_tasks_are_dropped_and_the_thread_joins_anew(world: World, steps: Steps) -> None:
+def test_migrated_tasks_are_dropped_and_the_thread_joins_again(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     world.write("in", b"a")
     steps.membership.commit_error = TaskMigratedError("fenced")
@@ -149,7 +149,7 @@ def test_committed_offsets_are_asked_again_until_the_task_time_out(world: World,
         steps.turn()
 
 
-def test_refused_commit_is_tried_again_after_a_pause_not_at_once(world: World, steps: Steps) -> None:
+def test_refused_commit_is_tried_again_after_a_pause_not_immediately(world: World, steps: Steps) -> None:
     steps.run({A: [tp("in-0")]})
     world.write("in", b"a")
     steps.membership.commit_error = BrokerUnavailableError("the group is rebalancing")
@@ -208,7 +208,7 @@ def test_clean_end_commits_closes_and_keeps_the_place_in_the_group(world: World,
 
 
 @pytest.mark.parametrize("how", ["removed", "failed"])
-def test_removed_or_failed_thread_leaves_the_group_at_once(world: World, steps: Steps, how: str) -> None:
+def test_removed_or_failed_thread_leaves_the_group_immediately(world: World, steps: Steps, how: str) -> None:
     steps.run(BOTH)
     if how == "removed":
         steps.thread.shut_down(leave_group=True)
@@ -283,7 +283,7 @@ def test_last_commit_is_skipped_and_tasks_are_closed_dirty_when_it_fails(
     assert steps.instance.directory.owner_of(A) is None
 
 
-def test_end_waits_for_a_rebalance_in_progress_but_not_for_ever(world: World, steps: Steps) -> None:
+def test_end_waits_for_a_rebalance_in_progress_but_not_forever(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     steps.membership.join()
     before = world.clock.now_ms()

@@ -34,7 +34,9 @@ def world() -> World:
 # -- committed offsets ---------------------------------------------------------------------------------------------
 
 
-def test_other_tasks_go_on_while_committed_offsets_of_a_new_one_are_on_their_way(world: World, tmp_path: Path) -> None:
+def test_other_tasks_continue_while_committed_offsets_of_a_new_one_are_on_their_way(
+    world: World, tmp_path: Path
+) -> None:
     steps = Steps(world, copying(), tmp_path)
     steps.run({A: [tp("in-0")]})
     steps.membership.answers = False
@@ -51,7 +53,7 @@ def test_other_tasks_go_on_while_committed_offsets_of_a_new_one_are_on_their_way
     assert steps.consumer.assigned[-1] == {tp("in-0"): None, tp("in-1"): 0}
 
 
-def test_running_task_goes_on_and_reads_a_partition_that_it_gets_from_where_the_group_has_committed(
+def test_running_task_continues_and_reads_a_partition_that_it_gets_from_where_the_group_has_committed(
     world: World, tmp_path: Path
 ) -> None:
     """A new topic matches the pattern that the task reads."""
@@ -391,7 +393,7 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
 # -- a producer that cannot continue --------------------------------------------------------------------------------
 
 
-def test_producer_out_of_step_with_the_broker_is_replaced_and_work_goes_on_from_the_last_commit(
+def test_producer_out_of_step_with_the_broker_is_replaced_and_work_continues_from_the_last_commit(
     world: World, tmp_path: Path
 ) -> None:
     steps = Steps(world, counting(), tmp_path)

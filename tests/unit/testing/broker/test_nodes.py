@@ -107,7 +107,7 @@ def test_start_waits_for_a_port_that_the_killed_node_still_holds(tmp_path, monke
     assert launched == [JvmNode(tmp_path, 1)]
 
 
-def test_port_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch):
+def test_port_of_somebody_else_is_refused_immediately(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "_is_free", lambda port: False)
     monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
     with pytest.raises(NoBrokerError, match="in use"):

@@ -266,7 +266,7 @@ def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
     assert seam.hosts.active == {host: {IN0}}
 
 
-def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
+def test_callbacks_return_immediately_when_the_thread_is_ending() -> None:
     seam = Seam(Inbox[TaskSide]())  # which is not read
     with seam.rebalance.ending():
         pass

@@ -117,7 +117,7 @@ def test_leader_warns_once_of_a_changelog_that_brokers_delete(steps: Steps, capl
     assert steps.world.cleanup_requests == [[CHANGELOG]]
 
 
-def test_start_goes_on_when_configurations_may_not_be_read(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
+def test_start_continues_when_configurations_may_not_be_read(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "streams_py.leader")
     steps.world.cleanup[CHANGELOG] = AdminError(AdminErrorKind.NOT_ALLOWED, "no right DESCRIBE_CONFIGS on topic it")
     lead(steps)

@@ -444,7 +444,7 @@ def test_records_that_were_dropped_are_counted(files: Files) -> None:
     arguments = (files.topology("old", "unnamed"), "--out", str(files.folder / "made"), "--global-tables", "as-of-end")
     done = files.do("backfill", *arguments)
     assert done.exit_code == 0, done.output
-    assert "sub-topology 1 has dropped 2 records, as it would live" in done.output
+    assert "sub-topology 1 dropped 2 records, as a live application would" in done.output
 
 
 def test_what_is_refused_leaves_no_plan(files: Files) -> None:

@@ -134,8 +134,8 @@ def say_dropped(dropped: Mapping[int, int]) -> None:
     """
     for number, count in sorted(dropped.items()):
         console().print(
-            f"sub-topology {number} dropped {count:,} records, as it would live; for the reasons, see the log lines "
-            "`dropped record number` of its tasks",
+            f"sub-topology {number} dropped {count:,} records, as a live application would; for the reasons, see "
+            "the log lines `dropped record number` of its tasks",
             soft_wrap=True,
         )
 

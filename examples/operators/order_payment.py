@@ -1,4 +1,4 @@
-"""Orders and payments: finds those that match within ten minutes and the missing ones. One result per order and minute.
+"""Orders and payments that match within ten minutes, or that lack a partner. At most one result per order and minute.
 
 An outer join also finds orders without a payment, and payments without an order, when the join window has closed. The
 table with the state of each order is suppressed, so it sends only the latest state instead of every change.

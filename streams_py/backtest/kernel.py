@@ -324,7 +324,7 @@ def _empty(input_hash: str, scenario: str, seen: int) -> Row:
 
 
 def chunks_of(orders: Orders) -> int:
-    """Into how many pieces a segment's candidates are dealt."""
+    """Return the number of chunks into which the candidates of a segment are divided."""
     return min(len(orders.candidates), _CHUNKS_MAX)
 
 

@@ -41,7 +41,7 @@ class Paired(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Probability of such a split, or a more uneven one, by chance."""
+        """Probability of this split, or a more uneven one, by chance."""
         return p_value(self.wins, self.losses)
 
 

@@ -89,7 +89,7 @@ class Situation:
 
     @cached_property
     def problem(self) -> AssignmentProblem:
-        """The input of a built-in assignor, racks included."""
+        """The input of a built-in assignor, including racks."""
         return replace(self.fresh_problem(), racks=self._racks())
 
     def fresh_problem(self) -> AssignmentProblem:

@@ -82,7 +82,7 @@ class Comparison(NamedTuple):
 
     @property
     def p(self) -> float:
-        """Probability of such a difference, or a greater one, by chance."""
+        """Probability of this difference, or a larger one, by chance."""
         return p_value(self.wins, self.losses)
 
     @property
@@ -145,7 +145,7 @@ class Summary:
 
     @property
     def has_errors(self) -> bool:
-        """Whether a candidate failed anywhere."""
+        """Whether a candidate has an error."""
         return any(finding.is_error for finding in self.findings)
 
     def to_json(self) -> str:

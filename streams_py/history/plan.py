@@ -76,7 +76,7 @@ class HistoryPlan:
 
     @property
     def changelogs(self) -> dict[str, int]:
-        """Changelog topic -> partitions."""
+        """Changelog topic -> partition count."""
         return {topic: stage.tasks for stage in self.stages for topic in sorted(stage.changelogs)}
 
 

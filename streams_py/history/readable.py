@@ -18,7 +18,7 @@ from streams_py.topology.declare.nodes import SourceNode
 __all__ = ["IsReadable", "readable_in"]
 
 IsReadable: TypeAlias = "Callable[[bytes | None, bytes | None], bool]"
-"""Called with key and value."""
+"""Function of key and value: whether the record can be deserialized."""
 
 
 def readable_in(orders: StageOrders, topic: str) -> IsReadable | None:

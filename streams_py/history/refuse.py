@@ -153,7 +153,7 @@ def _of_global(sub: Subtopology, remedy: str) -> Iterator[Finding]:
 def _of_filled(
     topology: Topology, sub: Subtopology, application_id: str, config: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Global stores that are filled before the first record."""
+    """Yield obstacles of global stores that are filled before the first record."""
     for store in sub.stores:
         if not topology.global_stores[store.name].is_table:
             yield Finding(f"store {store.name}", "it is filled by a custom processor", "use a global table")

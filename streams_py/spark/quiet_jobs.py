@@ -28,7 +28,7 @@ _ABOUT_FAILED_JOBS: Final = (
 def quiet_jobs(session: SparkSession) -> Iterator[None]:
     """Silence these loggers in the driver's JVM inside the block. A logger that the user has configured is left alone.
 
-    Without the driver's JVM, or with another log back end than Log4j 2, nothing is silenced.
+    Without the driver's JVM, or with another logging backend than Log4j 2, this does nothing.
     """
     silenced: list[str] = []
     context: Any = None

@@ -27,7 +27,8 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return options of ``streams-kafka`` for one topic, with fixed offsets as ``starting`` and ``ending``, and its id.
 
     Raises:
-        ConfigError: the topic does not exist, or was created again since the given options were fixed.
+        ConfigError: the topic does not exist.
+        StreamsError: the topic was created again since the given options were fixed.
     """
     options = reader_options({**given, "topics": topic}, streaming=False)
     admin = log_admin(options, _CLIENT_ID)

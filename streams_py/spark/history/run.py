@@ -333,8 +333,13 @@ def topics_of(
     allow_side_effects: bool = False,
     global_tables: str | None = None,
 ) -> frozenset[str]:
-    """The topics that a topology reads from outside, also for global tables. RefusedTopologyError when it cannot run
-    over a history; see :func:`run`."""
+    """Return the topics that a topology reads from outside, including those of global tables.
+
+    See :func:`run` for the arguments.
+
+    Raises:
+        RefusedTopologyError: the topology cannot run over a history.
+    """
     settings = settings_of(config)
     described = TopologySource(topology, settings).build()
     application_id = str(settings["application.id"])
@@ -350,7 +355,7 @@ def topics_of(
 
 
 def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What tasks work with: no addresses, no passwords."""
+    """Return the settings for tasks, without addresses and passwords."""
     checked = StreamsConfig.of({"bootstrap.servers": "embedded", **_DEFAULTS, **(config or {})})
     dropped = {*checked.clients, "bootstrap.servers", "processing.guarantee", "state.dir"}
     return {**_DEFAULTS, **{key: value for key, value in checked.original.items() if key not in dropped}}

@@ -33,7 +33,7 @@ _HIGHEST: Final = INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole numbers from ``low`` to ``high``, both included."""
+    """A range of whole numbers from ``low`` to ``high``, inclusive."""
 
     low: int = _LOWEST
     high: int = _HIGHEST

@@ -211,7 +211,7 @@ class _Places:
 
 
 def _check_headers(headers: Any) -> None:
-    """Values may be null; the client would make text of a null key."""
+    """Refuse headers with a null key, which the client would convert to text. Header values may be null."""
     each = headers.flatten()
     if each.null_count or each.field("key").null_count:
         raise StreamsError("a row to be written has a header without a key; give it one, or leave the header out")

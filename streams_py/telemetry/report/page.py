@@ -44,9 +44,9 @@ _LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
 def report_page(tables: Tables) -> str:
     """Return the page. A table without rows gives a sentence instead of an empty drawing."""
     sections: list[tuple[str, str, Callable[[Tables], str]]] = [
-        ("Rebalances", "By what caused them.", _timeline),
-        ("Where everything is", "", _placement),
-        ("What moved", "Cold moves restore their state before they run.", _moves),
+        ("Rebalances", "By cause.", _timeline),
+        ("Placement", "", _placement),
+        ("Moves", "Cold moves restore their state before they run.", _moves),
         ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
         ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
         ("Time without processing", "How long records waited for processing around a rebalance.", _gaps),
@@ -320,7 +320,7 @@ def _spread(tables: Tables) -> str:
     return more + _table(("tag", "task", "values in use", "which"), cells)
 
 
-# -- what it cost ------------------------------------------------------------------------------------------------------
+# -- costs -------------------------------------------------------------------------------------------------------------
 
 
 def _gaps(tables: Tables) -> str:

@@ -1,4 +1,4 @@
-"""Reads the tables of a telemetry folder as plain rows, with pyarrow alone: a report needs no JVM."""
+"""Reads the tables of a telemetry folder as plain rows, only with pyarrow, so a report does not need a JVM."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
         yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
     if at.is_debug:
         replayed = "restore" if task.is_active else "update"
-        count = task.replayed_records
+        count = task.restoring.replayed_records
         of_replay = {f"{replayed}-total": count, f"{replayed}-rate": count / at.seconds}
         yield from _each("stream-task-metrics", tags, of_replay)
     if isinstance(task, ActiveTask):

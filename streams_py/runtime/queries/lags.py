@@ -38,7 +38,7 @@ def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str,
         BrokerUnavailableError: The request failed as a whole.
     """
     found: dict[TopicPartition, tuple[str, StreamTask]] = {
-        changelog: (task.store_of(changelog), task)
+        changelog: (task.stores.store_of(changelog), task)
         for task in tasks
         if task.stores.is_open
         for changelog in task.changelog_partitions

@@ -1,4 +1,4 @@
-"""One changelog that the state updater replays, and the updater's interface of its task."""
+"""One changelog that the state updater replays, with the progress of the replay."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from streams_protocol.types import TaskId, TopicPartition
+from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
 from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.restore.ends import ChangelogEnd
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 
-__all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart", "RestorableTask"]
+__all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,66 +24,6 @@ ANOTHER_TOPIC = "is another topic than that of"
 _REPEATS = 5
 _REPEAT_MS = 1_000
 """Number of identical end offsets below a task's position, and their duration in ms, before the end is accepted."""
-
-
-class RestorableTask(Protocol):
-    """The part of a task that the updater uses."""
-
-    @property
-    def id(self) -> TaskId: ...
-    @property
-    def is_active(self) -> bool: ...
-    @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
-    @property
-    def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Changelogs that are source topics."""
-
-    def expires(self, changelog: TopicPartition) -> bool:
-        """Whether the topic's retention may delete the beginning of this changelog.
-
-        That is so if its store expires records, or if others write to the topic.
-        """
-
-    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """Whether the position in this changelog belongs to this topic, not to a former topic of the same name."""
-
-    def restore_position(self, changelog: TopicPartition) -> int:
-        """Return the next offset to replay, or BEGINNING."""
-
-    @property
-    def input_partitions(self) -> frozenset[TopicPartition]: ...
-    def note_never_written(self, changelog: TopicPartition) -> None:
-        """Note that this changelog ends at offset 0, so its store starts empty."""
-
-    def note_limit(self, changelog: TopicPartition, committed: int) -> None:
-        """Note that a source topic is only read up to the group's committed offset, which is ``committed``."""
-
-    def note_position(self, changelog: TopicPartition, position: int) -> None:
-        """Note that the store contains all records of this changelog below ``position``.
-
-        The position may be after transaction markers and deleted records.
-        """
-
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
-    @property
-    def awaits_disk(self) -> bool:
-        """Whether the restoration must pause until the disk has caught up."""
-
-    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Return the directory for :meth:`take_in`'s files and whether values are stamped; None if not supported."""
-
-    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Add a part. Everything before it is restored and flushed. Without a last offset the part is incomplete."""
-
-    def store_of(self, changelog: TopicPartition) -> str: ...
-    def flush_restored(self) -> bool:
-        """Flush restored records to disk. Call it until it returns True. Thread-safe."""
-
-    def end_loading(self) -> None:
-        """Finish the restoration and open the stores for work; this may take a moment."""
-
-    def checkpoint(self, *, enforce: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -112,7 +52,7 @@ class ChangelogInWork:
     """A changelog that is being replayed, and its progress."""
 
     partition: TopicPartition
-    task: RestorableTask
+    task: RestoringStores
     position: int | None = None  # next offset; None until the start is known
     end: int | None = None  # active task: end of the restoration; standby of a source changelog: limit
     total: int = 0

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
+from streams_py.runtime.restore.changelog import ChangelogInWork
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 
 __all__ = ["ChangelogTable"]
 
@@ -29,30 +30,30 @@ class ChangelogTable:
     """
 
     def __init__(self) -> None:
-        self.tasks: dict[TaskId, RestorableTask] = {}
+        self.tasks: dict[TaskId, RestoringStores] = {}
         self.changelogs: dict[TopicPartition, ChangelogInWork] = {}
-        self.restored: list[RestorableTask] = []
-        self.failed: list[tuple[RestorableTask, Exception]] = []
+        self.restored: list[RestoringStores] = []
+        self.failed: list[tuple[RestoringStores, Exception]] = []
 
     # -- tasks --------------------------------------------------------------------------------------------------------
 
-    def add(self, task: RestorableTask) -> None:
+    def add(self, task: RestoringStores) -> None:
         """Hold a task. Nothing is known about its changelogs yet."""
         self.tasks[task.id] = task
         for partition in task.changelog_partitions:
             self.changelogs[partition] = ChangelogInWork(partition, task)
 
-    def holds(self, task: RestorableTask) -> bool:
+    def holds(self, task: RestoringStores) -> bool:
         """Whether this very task is held. It may have been removed, and another of its id added, meanwhile."""
         return self.tasks.get(task.id) is task
 
-    def forget(self, task: RestorableTask) -> list[ChangelogInWork]:
+    def forget(self, task: RestoringStores) -> list[ChangelogInWork]:
         """Hold a task no longer. Return its changelogs."""
         self.tasks.pop(task.id, None)
         held = (self.changelogs.pop(partition, None) for partition in task.changelog_partitions)
         return [changelog for changelog in held if changelog is not None]
 
-    def take_ended(self, task_id: TaskId) -> RestorableTask | None:
+    def take_ended(self, task_id: TaskId) -> RestoringStores | None:
         """Remove and return a restored or failed task; None if the id is unknown."""
         for task in self.restored:
             if task.id == task_id:
@@ -64,11 +65,11 @@ class ChangelogTable:
                 return entry[0]
         return None
 
-    def all_tasks(self) -> list[RestorableTask]:
+    def all_tasks(self) -> list[RestoringStores]:
         """Return the held, restored and failed tasks."""
         return [*self.tasks.values(), *self.restored, *(task for task, _ in self.failed)]
 
-    def active_tasks(self) -> list[RestorableTask]:
+    def active_tasks(self) -> list[RestoringStores]:
         """Return the held active tasks."""
         return [task for task in self.tasks.values() if task.is_active]
 
@@ -90,19 +91,19 @@ class ChangelogTable:
             remaining[changelog.task.id] += changelog.remaining_records
         return remaining
 
-    def complete(self) -> list[RestorableTask]:
+    def complete(self) -> list[RestoringStores]:
         """Return the held active tasks whose changelogs are all completely read."""
         return [task for task in self.active_tasks() if self._all(task, lambda changelog: changelog.is_done)]
 
-    def has_ended(self, task: RestorableTask) -> bool:
+    def has_ended(self, task: RestoringStores) -> bool:
         """Whether this very task is held, and the end of each of its changelogs was announced."""
         return self.holds(task) and self._all(task, lambda changelog: changelog.ended)
 
-    def _all(self, task: RestorableTask, fits: Callable[[ChangelogInWork], bool]) -> bool:
+    def _all(self, task: RestoringStores, fits: Callable[[ChangelogInWork], bool]) -> bool:
         changelogs = [self.changelogs.get(partition) for partition in task.changelog_partitions]
         return all(changelog is not None and fits(changelog) for changelog in changelogs)
 
-    def newly_ended(self, complete: Iterable[RestorableTask]) -> list[ChangelogInWork]:
+    def newly_ended(self, complete: Iterable[RestoringStores]) -> list[ChangelogInWork]:
         """Mark the changelogs of complete tasks as ended. Return those that were not yet."""
         changelogs = [self.changelogs[partition] for task in complete for partition in task.changelog_partitions]
         ended = [changelog for changelog in changelogs if not changelog.ended]
@@ -112,7 +113,7 @@ class ChangelogTable:
 
     def tasks_of(
         self, partitions: AbstractSet[TopicPartition]
-    ) -> list[tuple[RestorableTask, AbstractSet[TopicPartition]]]:
+    ) -> list[tuple[RestoringStores, AbstractSet[TopicPartition]]]:
         """Return the held tasks that have some of these changelogs, each with those that it has."""
         tasks = ((task, partitions & task.changelog_partitions) for task in self.tasks.values())
         return [(task, changelogs) for task, changelogs in tasks if changelogs]

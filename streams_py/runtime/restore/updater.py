@@ -30,13 +30,14 @@ from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
-from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
+from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork
 from streams_py.runtime.restore.changelog_table import ChangelogTable
 from streams_py.runtime.restore.ends import ask_ends, lost_state
 from streams_py.runtime.restore.listener import ListenerCalls
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.questions import RequestSchedule
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.standby_lags import StandbyLags
 from streams_py.system.printable import text_of
@@ -98,7 +99,7 @@ class StateUpdater:
 
     # -- called by the stream thread -------------------------------------------------------------------------------
 
-    def add(self, task: RestorableTask) -> None:
+    def add(self, task: RestoringStores) -> None:
         """Take over a task: an active task to restore, or a standby task to keep current."""
         with self._lock:
             self._table.add(task)
@@ -109,7 +110,7 @@ class StateUpdater:
             self._start_thread()
             self._wake.notify_all()
 
-    def remove(self, task_id: TaskId, *, promoted: bool = False) -> RestorableTask | None:
+    def remove(self, task_id: TaskId, *, promoted: bool = False) -> RestoringStores | None:
         """Return a task to the caller, even if it is restored or failed; None if it is not here.
 
         ``promoted``: whether a standby becomes the active task.
@@ -127,7 +128,7 @@ class StateUpdater:
         with self._lock:
             return self._table.restoring()
 
-    def drain_restored(self) -> list[RestorableTask]:
+    def drain_restored(self) -> list[RestoringStores]:
         """Return and remove the active tasks that are up to date."""
         if not self._table.restored:  # as :meth:`drain_failed`
             return []
@@ -135,7 +136,7 @@ class StateUpdater:
             restored, self._table.restored = self._table.restored, []
             return restored
 
-    def drain_failed(self) -> list[tuple[RestorableTask, Exception]]:
+    def drain_failed(self) -> list[tuple[RestoringStores, Exception]]:
         """Return and remove tasks that could not be updated, with the errors. Raises if the updater itself failed."""
         if (
             not self._table.failed and self._fatal is None
@@ -147,7 +148,7 @@ class StateUpdater:
                 raise StreamsError(f"{self.name} stopped working: {self._fatal}") from self._fatal
             return failed
 
-    def tasks(self) -> list[RestorableTask]:
+    def tasks(self) -> list[RestoringStores]:
         """Return all tasks that are here, including restored and failed ones."""
         with self._lock:
             return self._table.all_tasks()
@@ -292,7 +293,7 @@ class StateUpdater:
         with self._lock:
             return self._apply(records, consumer)
 
-    def _hand_over(self, restored: Sequence[RestorableTask]) -> None:
+    def _hand_over(self, restored: Sequence[RestoringStores]) -> None:
         """Make the queued listener calls, then release restored tasks that are flushed to disk."""
         flushed = [task for task in restored if self._is_flushed(task)]
         self._settles = len(flushed) < len(restored)
@@ -300,7 +301,7 @@ class StateUpdater:
         with self._lock:
             self._finish(flushed)
 
-    def _is_flushed(self, task: RestorableTask) -> bool:
+    def _is_flushed(self, task: RestoringStores) -> bool:
         """Flush a task without holding the lock, because other threads must not wait for the disk."""
         try:
             return task.flush_restored()
@@ -351,7 +352,7 @@ class StateUpdater:
         is_own = changelog.partition not in changelog.task.source_changelogs
         return self._settings.stops_at_recreated and changelog.task.is_active and is_own
 
-    def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
+    def _assign(self, consumer: RecordConsumer) -> list[RestoringStores]:
         """Assign the changelogs to read now: of restoring active tasks, or of standby tasks if no active task restores.
 
         Return the active tasks that are already complete.
@@ -423,14 +424,14 @@ class StateUpdater:
             self._meter.count_read(part.records, part.bytes, self._clock.monotonic_ms())
             self._listener_calls.replayed(changelog, part.last, part.records, None)
 
-    def _note_ends(self) -> list[RestorableTask]:
+    def _note_ends(self) -> list[RestoringStores]:
         """Return the active tasks that are complete. Their listener is called before the stream thread gets them."""
         complete = self._table.complete()
         for changelog in self._table.newly_ended(complete):
             self._listener_calls.ended(changelog)
         return complete
 
-    def _finish(self, complete: Sequence[RestorableTask]) -> None:
+    def _finish(self, complete: Sequence[RestoringStores]) -> None:
         """Release complete active tasks, unless they were removed, or removed and added again, meanwhile."""
         for task in complete:
             if not self._table.has_ended(task):
@@ -444,11 +445,11 @@ class StateUpdater:
             self._table.restored.append(task)  # first, so that readers without the lock always see the task
             self._forget(task)  # its listener was already called
 
-    def _fail(self, task: RestorableTask, error: Exception) -> None:
+    def _fail(self, task: RestoringStores, error: Exception) -> None:
         self._table.failed.append((task, error))
         self._forget(task)
 
-    def _forget(self, task: RestorableTask, *, promoted: bool = False) -> None:
+    def _forget(self, task: RestoringStores, *, promoted: bool = False) -> None:
         for changelog in self._table.forget(task):
             self._sharing.forget(changelog)
             self._listener_calls.removed(changelog, promoted=promoted)

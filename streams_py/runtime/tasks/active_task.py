@@ -34,8 +34,9 @@ from streams_py.runtime.tasks.record.punctuation import PunctuationQueue
 from streams_py.runtime.tasks.record.sinks import bind_sink
 from streams_py.runtime.tasks.record.sources import source_readers
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
-from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase, TaskStores
+from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase
 from streams_py.runtime.tasks.task_metrics import TaskFigures
+from streams_py.state.tasks.interface import TaskStores
 from streams_py.topology.declare.nodes import (
     AsyncCalls,
     BatchCalls,

@@ -10,7 +10,7 @@ __all__ = ["StandbyTask"]
 
 
 class StandbyTask(Task):
-    """A standby task. It is RUNNING as soon as its stores are open, and receives records by :meth:`restore`."""
+    """A standby task. It is RUNNING as soon as its stores are open, and the state updater replays records into them."""
 
     is_active: ClassVar[bool] = False
     commit_needed: ClassVar[bool] = False

@@ -9,23 +9,22 @@ Streams' ``Task``, ``AbstractTask`` and ``ProcessorStateManager``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import IllegalStateError, StateError
-from streams_py.ports import RawRecord, SortedPart
+from streams_py.errors import IllegalStateError
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.tasks.latency import Latency
 from streams_py.runtime.tasks.record.binding import Node
-from streams_py.runtime.tasks.record.collector import ChangelogWriter
 from streams_py.runtime.tasks.record.source_replay import task_replays
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
-from streams_py.state.tasks.committed_inputs import CommittedInputs
+from streams_py.state.tasks.interface import TaskStores
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
 
-__all__ = ["Task", "TaskNodes", "TaskPhase", "TaskStores"]
+__all__ = ["Task", "TaskNodes", "TaskPhase"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,110 +60,6 @@ class TaskNodes(Protocol):
         """Whether it feeds a global store, and so has no tasks."""
 
 
-class TaskStores(Protocol):
-    """A task's stores and their changelog positions."""
-
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
-    @property
-    def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Changelogs that are source topics."""
-
-    @property
-    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
-        """Offset of the last record in each store, by changelog. Changelogs without a known offset are missing."""
-
-    def open(self) -> None:
-        """Lock the task's directory, open the stores, and read their positions. LockError if it is locked."""
-
-    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangelogWriter] | None) -> None:
-        """Set record context and changelog writers of the stores. None: the stores don't write (standby)."""
-
-    def store(self, name: str) -> Any:
-        """Return an open store."""
-
-    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """Whether the position in this changelog belongs to this topic, not to a former topic of the same name."""
-
-    def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
-        """Note the new id of a changelog of a running task. ``acked``: offset of the last acknowledged write."""
-
-    def restore_position(self, changelog: TopicPartition) -> int: ...
-    def restore(
-        self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
-    ) -> None:
-        """Apply records of a changelog, in offset order.
-
-        Args:
-            in_bulk: Whether the records need not be on disk before :meth:`flush_restored`.
-            last: Offset of the last record that was read, if that record is not among the records here.
-        """
-
-    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Return the directory for :meth:`take_in`'s files and whether values are stamped; None if not supported."""
-
-    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Add the contents of sorted files, which follow all records that were restored so far."""
-
-    @property
-    def awaits_disk(self) -> bool:
-        """Whether bulk restoration must pause until the disk has caught up."""
-
-    def flush_restored(self) -> bool:
-        """Flush bulk-restored records to disk. Call it until it returns True. Thread-safe."""
-
-    def end_loading(self) -> None:
-        """Finish the restoration: open the stores for reading and writing."""
-
-    def store_of(self, changelog: TopicPartition) -> str: ...
-    def flush_caches(self, order: Iterable[str]) -> None:
-        """Write and forward the record caches of these stores until no entry is dirty."""
-
-    def clear_caches(self) -> None: ...
-    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set newer last offsets of changelogs, which were acknowledged to the producer."""
-
-    @property
-    def uncommitted_bytes(self) -> int:
-        """Approximate number of bytes in memory that wait for the next commit."""
-
-    def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
-        """Return Kafka's tag, name and metrics of each open store. Thread-safe."""
-
-    def cache_figures(self) -> Iterable[tuple[str, float, Mapping[str, float]]]:
-        """Return name, cached bytes and Kafka's hit-ratio metrics of each measured cache. Thread-safe."""
-
-    @property
-    def inputs(self) -> CommittedInputs:
-        """The group's committed input offsets that belong to the state on disk, if known."""
-
-    def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
-        """Make the writes and changelog offsets the committed state, together with these committed input offsets."""
-
-    def roll_back(self) -> None:
-        """Drop the writes since the last commit."""
-
-    def note_damage(self, error: StateError) -> bool:
-        """Whether this error reports damaged files of these stores. If so, :meth:`close` moves the files aside."""
-
-    def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """Restore these changelogs from the beginning the next time the task opens."""
-
-    def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file if enforced, or if positions have moved far enough since the last one."""
-
-    def close_files_aside(self) -> bool:
-        """Do the slow part of :meth:`close` on a background thread.
-
-        Call it until it returns True or raises the error of the background thread.
-        """
-
-    def close(self, *, wipe: bool = False) -> None:
-        """Close the stores and unlock the directory. ``wipe``: delete all files of the task."""
-
-
 class Task:
     """Base of both kinds of task. The ``stores`` of a recycled task are already open."""
 
@@ -183,17 +78,19 @@ class Task:
         self.input_partitions = frozenset(input_partitions)
         self.stores = stores
         self._phase = TaskPhase.CREATED
-        self._limits: dict[TopicPartition, int] = {}
-        self._reached: dict[TopicPartition, int] = {}
-        self._replays = task_replays(id, nodes.nodes, nodes.stores, settings)
-        self.never_written: set[TopicPartition] = set()
-        """Changelogs that had no records when the task was restored."""
+        self.restoring = RestoringStores(
+            id,
+            stores,
+            is_active=self.is_active,
+            input_partitions=self.input_partitions,
+            expiring={store.name for store in nodes.stores if store.expires},
+            replays=task_replays(id, nodes.nodes, nodes.stores, settings),
+        )
+        """The stores, as the state updater sees them."""
         self.topic_ids: dict[str, str] = {}
         """Ids of the topics that the input positions belong to, if known."""
         self.process_latency = Latency()
         self.punctuate_latency = Latency()
-        self.replayed_records = 0
-        """Number of changelog records replayed as this kind of task."""
 
     # -- observation ------------------------------------------------------------------------------------
 
@@ -224,7 +121,7 @@ class Task:
         It follows the last record in a store. While the task restores or is a standby, it also follows the transaction
         markers and deleted records after that record.
         """
-        offsets, reached = self.changelog_offsets, dict(self._reached)  # a copy: the state updater may write to it
+        offsets, reached = self.changelog_offsets, dict(self.restoring.reached)  # the state updater may write to it
         return {at: max(offsets.get(at, -1) + 1, reached.get(at, 0)) for at in offsets.keys() | reached.keys()}
 
     @property
@@ -244,7 +141,7 @@ class Task:
 
     def committed_at_least(self) -> dict[TopicPartition, int]:
         """Return lower bounds of the group's committed input offsets, according to the open stores."""
-        read = {partition: self.restore_position(partition) for partition in self.source_changelogs}
+        read = {partition: self.stores.restore_position(partition) for partition in self.source_changelogs}
         told = self.stores.inputs.offsets
         return {at: max(read.get(at, 0), told.get(at, 0)) for at in read.keys() | told.keys()}
 
@@ -253,91 +150,11 @@ class Task:
         """Whether its open stores contain any record."""
         return any(offset >= 0 for offset in self.changelog_offsets.values())
 
-    # -- restoration ------------------------------------------------------------------------------------
-
-    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """Whether the position in this changelog belongs to this topic, not to a former topic of the same name."""
-        return self.stores.is_of(changelog, topic_id)
-
-    def expires(self, changelog: TopicPartition) -> bool:
-        """Whether the topic's retention may delete the beginning of this changelog.
-
-        That is so if its store expires records, or if others write to the topic.
-        """
-        name = self.store_of(changelog)
-        return any(store.name == name and store.expires for store in self.nodes.stores)
-
-    def note_never_written(self, changelog: TopicPartition) -> None:
-        """Note that this changelog ends at offset 0, so its store starts empty."""
-        self.never_written.add(changelog)
-
-    def note_limit(self, changelog: TopicPartition, committed: int) -> None:
-        """Note that a source topic was only read up to the group's committed offset, which is ``committed``."""
-        self._limits[changelog] = committed
-
-    def note_position(self, changelog: TopicPartition, position: int) -> None:
-        """Note that the stores contain all records of this changelog below ``position``."""
-        self._reached[changelog] = position
-
-    def is_behind(self, partition: TopicPartition, committed: int) -> bool:
-        """Whether a source topic was not read up to the group's committed offset, so that its table has a gap."""
-        return committed > self._limits.get(partition, committed)
-
-    def restore_position(self, changelog: TopicPartition) -> int:
-        """Return the next offset to replay, or BEGINNING."""
-        return self.stores.restore_position(changelog)
-
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
-        """Apply records of a changelog, in offset order.
-
-        Raises:
-            BrokerUnavailableError: A serde needs a service that is unavailable. No record was applied.
-        """
-        if (replay := self._replays.get(changelog.topic)) is None:
-            self.stores.restore(changelog, records, in_bulk=self.is_active)
-        else:
-            last = records[-1].offset()
-            self.stores.restore(changelog, replay.replayed(records), in_bulk=self.is_active, last=last)
-        self.replayed_records += len(records)
-
-    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Return the directory for :meth:`take_in`'s files and whether values are stamped.
-
-        None if the store does not support such files, or if processing stores other bytes than the changelog has.
-        """
-        return None if changelog.topic in self._replays else self.stores.sorted_files(changelog)
-
-    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Add the contents of sorted files, which follow all records that were restored so far."""
-        self.stores.take_in(changelog, part)
-        self.replayed_records += part.records
-
-    @property
-    def awaits_disk(self) -> bool:
-        """Whether the restoration must pause until the disk has caught up."""
-        return self.stores.awaits_disk
-
-    def flush_restored(self) -> bool:
-        """Flush restored records to disk. Call it until it returns True. Thread-safe."""
-        return self.stores.flush_restored()
-
-    def end_loading(self) -> None:
-        """Finish the restoration and open the stores for work; this may take a moment."""
-        self.stores.end_loading()
-
-    def store_of(self, changelog: TopicPartition) -> str:
-        """Return the name of the store that a changelog belongs to."""
-        return self.stores.store_of(changelog)
-
-    def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file if enforced, or if positions have moved far enough."""
-        self.stores.checkpoint(enforce=enforce)
-
     # -- life -------------------------------------------------------------------------------------------
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on. They may change because topics that match a pattern come and go."""
-        self.input_partitions = frozenset(partitions)
+        self.input_partitions = self.restoring.input_partitions = frozenset(partitions)
 
     def suspend(self) -> None:
         """Stop processing; the stores stay open."""
@@ -411,7 +228,7 @@ class Task:
                 f"task {self.id} cannot go from {self._phase.value} to {phase.value}", task_id=self.id
             )
         if phase in (TaskPhase.CREATED, TaskPhase.RUNNING):  # its state is lost, or its own writes are last
-            self._reached.clear()
+            self.restoring.reached.clear()
         self._phase = phase
 
     def __repr__(self) -> str:

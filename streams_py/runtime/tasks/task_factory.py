@@ -14,12 +14,12 @@ from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
-from streams_py.runtime.tasks.task import TaskStores
 from streams_py.runtime.tasks.task_table import Partitions, StreamTask
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import StoreDefaults
 from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.tasks.interface import TaskStores
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.topology.physical.subtopologies import Subtopology
 

@@ -81,6 +81,7 @@ class TaskTable:
         self._events = events
         self._lock = threading.RLock()
         self._pending: dict[TaskId, _Pending] = {}
+        self._in_updater: dict[TaskId, StreamTask] = {}
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
@@ -98,12 +99,12 @@ class TaskTable:
     def all(self) -> list[StreamTask]:
         """Return all tasks in all stages. Thread-safe."""
         with self._lock:
-            held: list[StreamTask] = [
+            return [
                 *self._active.values(),
                 *self._restored.values(),
                 *(entry.task for entry in self._pending.values()),
+                *self._in_updater.values(),
             ]
-        return [*held, *(task for task in self._updater.tasks() if isinstance(task, ActiveTask | StandbyTask))]
 
     def running(self) -> list[ActiveTask]:
         """Return the active tasks that process records, in task order."""
@@ -187,22 +188,29 @@ class TaskTable:
                 self._growing[task.id] = added
                 partitions -= added
         if task.input_partitions != partitions:
-            in_updater = self._updater.remove(task.id) is not None
+            in_updater = task.id in self._in_updater
+            if in_updater:
+                self._updater.remove(task.id)
             task.update_input_partitions(partitions)
             if in_updater:
-                self._updater.add(task)
+                self._give_to_updater(task)
         if suspended and isinstance(task, ActiveTask):
             del self._active[task.id]
             task.resume()
-            self._updater.add(task)
+            self._give_to_updater(task)
             self._events.assigned(task.id, is_active=True)
+
+    def _give_to_updater(self, task: StreamTask) -> None:
+        self._in_updater[task.id] = task
+        self._updater.add(task.restoring)
 
     def _take_out(self, task: StreamTask, *, promoted: bool = False) -> None:
         self._pending.pop(task.id, None)
         self._restored.pop(task.id, None)
         self._active.pop(task.id, None)
         self._growing.pop(task.id, None)
-        self._updater.remove(task.id, promoted=promoted)
+        if self._in_updater.pop(task.id, None) is not None:
+            self._updater.remove(task.id, promoted=promoted)
 
     def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
         self._take_out(task, promoted=not task.is_active)
@@ -238,7 +246,7 @@ class TaskTable:
         began_us = self._events.now_us()
         with self._closing(task):
             task.suspend()
-            task.checkpoint(enforce=True)
+            task.stores.checkpoint(enforce=True)
         self._leaving[task] = began_us  # an earlier task of this id may still be leaving, too
         self._end_closing(task, began_us, wait=False)
 
@@ -299,13 +307,14 @@ class TaskTable:
                 continue
             with self._lock:
                 del self._pending[task_id]
-                self._updater.add(entry.task)
+                self._give_to_updater(entry.task)
             self._events.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
 
     def restored(self) -> list[ActiveTask]:
         """Return the active tasks with complete stores, in task order. They wait for :meth:`start`."""
         with self._lock:
-            for task in self._updater.drain_restored():
+            for stores in self._updater.drain_restored():
+                task = self._in_updater.pop(stores.id)
                 if isinstance(task, ActiveTask):
                     self._restored[task.id] = task
             return [task for _, task in sorted(self._restored.items())]
@@ -314,7 +323,7 @@ class TaskTable:
         """Return a restored active task to the updater, because it must read more records first."""
         with self._lock:
             del self._restored[task.id]
-            self._updater.add(task)
+            self._give_to_updater(task)
 
     def raise_failed(self) -> None:
         """Raise errors of the updater: TaskCorruptedError for all corrupted tasks, or the first other error.
@@ -322,12 +331,11 @@ class TaskTable:
         The failed tasks stay here, suspended, so that they can be closed or revived.
         """
         errors: list[Exception] = []
-        for task, error in self._updater.drain_failed():
-            if isinstance(task, ActiveTask | StandbyTask):
-                with self._lock:
-                    self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
-                error = self.damage.in_stores([task], error) or error
-            errors.append(error)
+        for stores, error in self._updater.drain_failed():
+            with self._lock:
+                task = self._in_updater.pop(stores.id)
+                self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
+            errors.append(self.damage.in_stores([task], error) or error)
         raise_worst(errors)
 
     def growing(self) -> list[tuple[ActiveTask, Partitions]]:
@@ -360,7 +368,7 @@ class TaskTable:
     def revoked(self, tasks: Collection[TaskId]) -> list[ActiveTask]:
         """Return the running tasks among these, to be committed and suspended. Restoring ones become suspended."""
         with self._lock:
-            for held in [*self._updater.tasks(), *self._restored.values()]:
+            for held in [*self._in_updater.values(), *self._restored.values()]:
                 if isinstance(held, ActiveTask) and held.id in tasks:
                     self._take_out(held)
                     held.suspend()

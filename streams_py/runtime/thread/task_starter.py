@@ -156,18 +156,18 @@ class TaskStarter:
     def _warn_of_empty_stores(self, task: ActiveTask, committed: CommittedOffsets) -> None:
         """Warn of empty changelogs: a deleted and recreated changelog looks like one that was never written to."""
         read = sorted((at, of.offset) for at, of in committed.items() if of is not None and of.offset > 0)
-        if read and task.never_written:
+        if read and task.restoring.never_written:
             _log.warning(
                 "task %s: changelog %s is empty, although the group has committed offset %d of %s: store %s starts "
                 "empty. This is expected when nothing was written to the store before, or when a new version of the "
                 "application added it. If the topic was deleted, reset the application (streams-py reset)",
                 task.id,
-                ", ".join(map(str, sorted(task.never_written))),
+                ", ".join(map(str, sorted(task.restoring.never_written))),
                 read[0][1],
                 read[0][0],
-                ", ".join(task.store_of(changelog) for changelog in sorted(task.never_written)),
+                ", ".join(task.stores.store_of(changelog) for changelog in sorted(task.restoring.never_written)),
             )
-        task.never_written.clear()
+        task.restoring.never_written.clear()
 
     def _is_behind(self, task: ActiveTask, committed: CommittedOffsets) -> bool:
         """Whether the task returns to the state updater because the group has committed more than its tables contain.
@@ -175,7 +175,11 @@ class TaskStarter:
         The coordinator had not read all of its log when the updater requested how far to read the topics of tables. The
         records after that offset would be missing in the tables.
         """
-        behind = [(at, of.offset) for at, of in committed.items() if of is not None and task.is_behind(at, of.offset)]
+        behind = [
+            (at, of.offset)
+            for at, of in committed.items()
+            if of is not None and task.restoring.is_behind(at, of.offset)
+        ]
         if not behind:
             return False
         _log.warning(

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class GlobalStores:
-    """All global stores of a client. One thread writes, any thread reads. Implements the runtime's ``TaskStores``."""
+    """All global stores of a client. One thread writes, any thread reads. Implements ``TaskStores``."""
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, SortedPart, TopicCleanup, TopicSpec
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 
 
 class FakeClock:
@@ -181,8 +182,12 @@ class FakeAdmin:
     def close(self) -> None: ...
 
 
-class FakeTask:
-    """A task as the state updater sees it."""
+class FakeTask(RestoringStores):
+    """A task as the state updater sees it, without stores."""
+
+    changelog_partitions = frozenset[TopicPartition]()
+    source_changelogs = frozenset[TopicPartition]()
+    awaits_disk = False
 
     def __init__(
         self,
@@ -206,11 +211,10 @@ class FakeTask:
         self.reached: dict[TopicPartition, int] = {}
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
-        self.awaits_disk = False
         self.is_flushed = True
         self.is_ready = False
         self.expiring: set[TopicPartition] = set()
-        self.never_written: list[TopicPartition] = []
+        self.never_written = set()
         self.input_partitions = frozenset({TopicPartition("in", id.partition)})
         self.takes_files: dict[TopicPartition, tuple[str, bool]] = {}
         self.taken_in: list[tuple[TopicPartition, SortedPart]] = []
@@ -225,7 +229,7 @@ class FakeTask:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING
 
     def note_never_written(self, changelog: TopicPartition) -> None:
-        self.never_written.append(changelog)
+        self.never_written.add(changelog)
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         self.limits[changelog] = committed

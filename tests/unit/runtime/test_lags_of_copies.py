@@ -76,7 +76,7 @@ def copy_of(sources: Collection[TopicPartition] = ()) -> StandbyTask:
 def test_copy_that_is_at_the_end_reports_the_end_offset(ending: Callable[[FakeLog], None], log: FakeLog) -> None:
     ending(log)
     updater, copy = Stepped(log), copy_of()
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     end = log.ends[COUNTS]
     assert updater.standbys == {TASK: Progress(end, end)}
@@ -93,7 +93,7 @@ def test_member_asks_once_for_the_promotion_of_a_copy_at_the_end(
     promotion.assigned([TASK])
     ending(log)
     updater, copy = Stepped(log), copy_of()
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     assert promotion.reason(1_000, updater.standbys) is not None
     promotion.subscribed({TASK: copy.offset_sum() or 0})
@@ -109,7 +109,7 @@ def test_copy_lacks_what_is_written_after_the_end_that_it_has_read(
 ) -> None:
     ending(log)
     updater, copy = Stepped(log), copy_of()
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     end = log.ends[COUNTS]
     updater.pause(True)
@@ -122,7 +122,7 @@ def test_copy_that_is_behind_reports_what_it_has(log: FakeLog) -> None:
     log.write(COUNTS, 10, skip=5)
     updater, copy = Stepped(log), copy_of()
     updater.consumer.delivers_max = 4
-    updater.add(copy)
+    updater.add(copy.restoring)
     updater.turn()
     assert copy.offset_sum() == 4
     assert updater.standbys == {TASK: Progress(4, 15)}
@@ -132,7 +132,7 @@ def test_copy_of_a_source_topic_reports_the_committed_offset_at_most(log: FakeLo
     log.write(COUNTS, 3, skip=10)
     updater, copy = Stepped(log), copy_of([COUNTS])
     updater.admin.committed[COUNTS] = 5
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     assert copy.offset_sum() == 5
     assert updater.standbys == {TASK: Progress(5, 5)}
@@ -141,7 +141,7 @@ def test_copy_of_a_source_topic_reports_the_committed_offset_at_most(log: FakeLo
 def test_position_of_a_lost_state_is_forgotten() -> None:
     kit = counting_kit(start=False)
     kit.task.initialize()
-    kit.task.note_position(COUNTS, 1_000)
+    kit.task.restoring.note_position(COUNTS, 1_000)
     assert kit.task.offset_sum() == 1_000
     kit.task.revive(corrupted=[COUNTS])
     kit.task.initialize()
@@ -152,7 +152,7 @@ def test_restoration_of_a_promoted_copy_still_begins_after_its_last_record(log: 
     """The position of the consumer affects the assignment, but never which records a store skips."""
     markers_last(log)
     updater, copy = Stepped(log), copy_of()
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     assert copy.changelog_positions == {COUNTS: 4}
     copy.suspend()
@@ -162,7 +162,7 @@ def test_restoration_of_a_promoted_copy_still_begins_after_its_last_record(log: 
 def test_lag_for_queries_counts_the_position_of_the_copy(log: FakeLog) -> None:
     emptied(log)
     updater, copy = Stepped(log), copy_of()
-    updater.add(copy)
+    updater.add(copy.restoring)
     read_to_the_end(updater)
     assert store_partition_lags([copy], updater.admin) == {"counts": {0: LagInfo(1_000, 1_000)}}
 
@@ -171,7 +171,7 @@ def test_position_of_a_restoration_does_not_outlive_the_running_task() -> None:
     """Its changelog may be recreated while it runs. The position then belongs to a deleted topic."""
     kit = counting_kit(start=False)
     kit.task.initialize()
-    kit.task.note_position(COUNTS, 1_000)
+    kit.task.restoring.note_position(COUNTS, 1_000)
     kit.task.complete_restoration({})
     kit.task.suspend()
     assert kit.task.offset_sum() == 0

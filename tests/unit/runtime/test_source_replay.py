@@ -108,11 +108,11 @@ class Run:
     def restored(self, task: Task, records: Sequence[RawRecord], batch: int = 3) -> list[Row]:
         task.initialize()
         for at in range(0, len(records), batch):
-            task.restore(IN, records[at : at + batch])
-            assert task.restore_position(IN) == records[at : at + batch][-1].offset() + 1
-        while not task.flush_restored():
+            task.restoring.restore(IN, records[at : at + batch])
+            assert task.restoring.restore_position(IN) == records[at : at + batch][-1].offset() + 1
+        while not task.restoring.flush_restored():
             pass
-        task.end_loading()
+        task.restoring.end_loading()
         return closed_rows(task)
 
 
@@ -202,14 +202,14 @@ def test_position_is_on_disk_when_a_whole_batch_is_dropped(tmp_path: Path) -> No
     run = Run(build(STRING, INT64), log_and_continue, tmp_path)
     task = run.active("active")
     task.initialize()
-    task.restore(IN, records_of((b"a", bytes(8), 1)))
-    task.restore(IN, records_of((b"a", b"bad", 1), (b"a", b"", 1), (None, bytes(8), 1))[1:])
-    while not task.flush_restored():
+    task.restoring.restore(IN, records_of((b"a", bytes(8), 1)))
+    task.restoring.restore(IN, records_of((b"a", b"bad", 1), (b"a", b"", 1), (None, bytes(8), 1))[1:])
+    while not task.restoring.flush_restored():
         pass
     task.close_dirty()
     again = run.active("active")
     again.initialize()
-    assert again.restore_position(IN) == 5
+    assert again.restoring.restore_position(IN) == 5
     assert closed_rows(again) == [("'a'", (0, 1))]
 
 
@@ -295,7 +295,7 @@ def test_another_process_reads_only_what_is_stored_as_it_is(
     run = Run(build(key, value), log_and_continue, tmp_path)
     task = run.active("active")
     task.initialize()
-    assert (task.sorted_files(IN) is not None) == lent
+    assert (task.restoring.sorted_files(IN) is not None) == lent
     task.close_dirty()
 
 
@@ -332,10 +332,10 @@ def test_batch_is_replayed_as_a_whole_or_not_at_all() -> None:
     task.initialize()
     records = records_of((b"a", b"old", 1), (b"b", b"new", 2))
     with pytest.raises(BrokerUnavailableError):
-        task.restore(IN, records)
-    assert task.restore_position(IN) < 0
+        task.restoring.restore(IN, records)
+    assert task.restoring.restore_position(IN) < 0
     is_away = False
-    task.restore(IN, records)
+    task.restoring.restore(IN, records)
     assert closed_rows(task) == [("'a'", ("old", 1)), ("'b'", ("new", 2))]
 
 

@@ -309,9 +309,11 @@ class TestLife:
         assert task.offset_sum() is None
         task.initialize()
         assert task.state is TaskPhase.RESTORING
-        task.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, n, b"k", n.to_bytes(8, "big")) for n in range(4, 7)])
+        task.restoring.restore(
+            COUNTS, [MemoryRecord(COUNTS.topic, 0, n, b"k", n.to_bytes(8, "big")) for n in range(4, 7)]
+        )
         assert task.offset_sum() == 7
-        assert task.restore_position(COUNTS) == 6
+        assert task.restoring.restore_position(COUNTS) == 6
         task.complete_restoration({})
         assert task.state is TaskPhase.RUNNING
         assert task.offset_sum() == -2
@@ -372,7 +374,7 @@ class TestLife:
         standby = StandbyTask(kit.task.id, kit.task.nodes, kit.partitions, stores, kit.task.settings)
         standby.initialize()
         assert standby.state is TaskPhase.RUNNING
-        standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 9, b"k", (9).to_bytes(8, "big"))])
+        standby.restoring.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 9, b"k", (9).to_bytes(8, "big"))])
         assert kit.stores.in_bulk is False, "a standby has no end, so it would never be flushed"
         standby.suspend()
         again = ActiveTask(
@@ -415,7 +417,7 @@ class TestLife:
         assert kit.task.state is TaskPhase.CREATED
         assert kit.task.committable_offsets() == {}
         kit.task.initialize()
-        assert kit.task.restore_position(COUNTS) == -2
+        assert kit.task.restoring.restore_position(COUNTS) == -2
 
     @pytest.mark.parametrize("step", ["initialize", "resume", "recycle", "close_clean"])
     def test_step_that_does_not_fit_the_state_is_an_internal_error(self, step: str) -> None:
@@ -434,7 +436,7 @@ def test_standby_never_has_anything_to_commit() -> None:
     stores = FakeStores(["counts"])
     standby = StandbyTask(TaskId(0, 0), counting().subtopology(0), [IN], stores, TaskSettings(application_id="app"))
     standby.initialize()
-    standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 3, b"k", (1).to_bytes(8, "big"))])
+    standby.restoring.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 3, b"k", (1).to_bytes(8, "big"))])
     assert (standby.commit_needed, standby.commit_requested, standby.is_active) == (False, False, False)
     assert standby.offset_sum() == 4
     standby.suspend()

@@ -62,8 +62,8 @@ class World:
     def run(self, task: ActiveTask) -> None:
         """Move a task from CREATED to RUNNING, and replay its changelog."""
         task.initialize()
-        position = task.restore_position(COUNTS)
-        task.restore(COUNTS, self.producer.records.get(COUNTS, [])[max(0, position) :])
+        position = task.restoring.restore_position(COUNTS)
+        task.restoring.restore(COUNTS, self.producer.records.get(COUNTS, [])[max(0, position) :])
         task.complete_restoration({})
 
     def count(self, task: ActiveTask, *keys: str) -> None:
@@ -97,7 +97,7 @@ def test_committed_counts_are_there_after_a_clean_close(world: World) -> None:
     task.close_clean()
     again = world.active(world.state())
     again.initialize()
-    assert again.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    assert again.restoring.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
     again.complete_restoration({})
     world.count(again, "a")
     world.commit(again)
@@ -144,7 +144,7 @@ def test_recycled_task_keeps_its_open_stores_and_continues(world: World) -> None
     standby = StandbyTask(TASK, world.nodes, [IN], stores, TaskSettings(application_id="app"))
     standby.initialize()
     assert standby.stores.store("counts") is store
-    assert standby.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    assert standby.restoring.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
     standby.suspend()
     standby.recycle()
     again = world.active(stores)
@@ -164,8 +164,8 @@ def test_corrupted_store_starts_empty_and_is_restored(world: World) -> None:
     world.commit(task, enforce=True)
     task.revive(corrupted=[COUNTS])
     task.initialize()
-    assert task.restore_position(COUNTS) == BEGINNING
-    task.restore(COUNTS, world.producer.records[COUNTS])
+    assert task.restoring.restore_position(COUNTS) == BEGINNING
+    task.restoring.restore(COUNTS, world.producer.records[COUNTS])
     task.complete_restoration({})
     world.count(task, "a")
     world.commit(task)
@@ -183,6 +183,6 @@ def test_healthy_store_of_a_revived_task_is_as_of_the_last_commit(world: World) 
     task.flush_caches()
     task.revive()
     task.initialize()
-    assert task.restore_position(COUNTS) == committed + 1
+    assert task.restoring.restore_position(COUNTS) == committed + 1
     assert task.store("counts").get("a")[0] == 2
     task.close_dirty()

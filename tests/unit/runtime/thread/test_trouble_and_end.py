@@ -123,7 +123,7 @@ def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps)
 def test_error_of_the_state_updater_ends_the_thread(world: World, steps: Steps) -> None:
     steps.membership.round(BOTH)
     steps.loop.iterate()
-    steps.updater._fail(steps.parts.table.all()[0], StateError("disk on fire"))
+    steps.updater._fail(steps.parts.table.all()[0].restoring, StateError("disk on fire"))
     with pytest.raises(StateError, match="disk on fire"):
         steps.turn()
 

@@ -462,6 +462,7 @@ class GlobalThread:
         if topic_ids is not None:
             topic_ids.watch(self, self._nodes.topics)
         while not self._stopping.is_set():
+            self._check_files()
             if topic_ids is not None and topic_ids.now is not seen:
                 seen = topic_ids.now
                 self._check_same(seen)
@@ -486,6 +487,14 @@ class GlobalThread:
                     partitions = [*partitions, *added]
                     task.update_input_partitions(partitions)
                     consumer.assign(dict.fromkeys(partitions) | dict.fromkeys(added, 0))
+
+    def _check_files(self) -> None:
+        """Raise StreamsError if any thread has met damaged files. Tasks read the stores, so they stay open here."""
+        if (damage := self.stores.damage) is not None:
+            raise StreamsError(
+                f"{self.name}: files of the global stores are damaged; they are set aside when the client has stopped, "
+                f"and the next start restores the stores from their topics: {damage}"
+            ) from damage
 
     def _check_same(self, ids: Mapping[str, str]) -> None:
         """Raise StreamsError if a topic was recreated. Tasks read the store, so it is not cleared here."""

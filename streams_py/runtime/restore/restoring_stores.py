@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import StateError
 from streams_py.ports import RawRecord, SortedPart
 from streams_py.state.tasks.interface import TaskStores
 
@@ -138,6 +139,11 @@ class RestoringStores:
     def awaits_disk(self) -> bool:
         """Whether the restoration must pause until the disk has caught up."""
         return self._stores.awaits_disk
+
+    @property
+    def damage(self) -> StateError | None:
+        """The first error of any thread that reported damaged files of the stores."""
+        return self._stores.damage
 
     def flush_restored(self) -> bool:
         """Flush restored records to disk. Call it until it returns True. Thread-safe."""

@@ -272,6 +272,7 @@ class StateUpdater:
             return
         self._backoff.reset()
         with self._lock:
+            self._fail_damaged()
             restored = self._note_ends()
             self._standby_lags.measure_if_due(self._table.changelogs.values(), consumer, self._clock.monotonic_ms())
             self._checkpoint_if_due()
@@ -444,6 +445,12 @@ class StateUpdater:
                 continue
             self._table.restored.append(task)  # first, so that readers without the lock always see the task
             self._forget(task)  # its listener was already called
+
+    def _fail_damaged(self) -> None:
+        """Fail the tasks of which another thread, such as a query of a standby task, has met damaged files."""
+        for task in list(self._table.tasks.values()):
+            if (damage := task.damage) is not None:
+                self._fail(task, damage)
 
     def _fail(self, task: RestoringStores, error: Exception) -> None:
         self._table.failed.append((task, error))

@@ -1,7 +1,8 @@
 """Damaged store files under a running task: the task starts over and restores its stores from their changelogs.
 
 RocksDB checks a block of a file when it reads the block, so damage can show long after the database was opened: in a
-read, in a flush, or in a write after a failed compaction.
+read, in a flush, or in a write after a failed compaction. A query meets damage on another thread. It then gets the
+error, and the owner of the task finds it in the stores (:func:`raise_found`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,17 @@ from streams_protocol.types import TaskId
 from streams_py.errors import StateError, TaskCorruptedError
 from streams_py.runtime.tasks.task import Task
 
-__all__ = ["DamagedFiles"]
+__all__ = ["DamagedFiles", "raise_found"]
 
 _TIMES_MAX: Final = 3
 """Restorations of a task after damage, per thread. After these the error ends the thread: the disk is failing."""
+
+
+def raise_found(tasks: Iterable[Task]) -> None:
+    """Raise StateError if another thread, such as a query, has met damaged files of one of these tasks."""
+    for task in tasks:
+        if (damage := task.stores.damage) is not None:
+            raise StateError(str(damage)) from damage.__cause__  # the other thread may still use its error
 
 
 class DamagedFiles:

@@ -22,6 +22,7 @@ from streams_py.runtime.commit.committer import WAITS, Committer
 from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.damage import raise_found
 from streams_py.runtime.thread.batch_size import BatchSize, Slice
 from streams_py.runtime.thread.control import ThreadControl
 from streams_py.runtime.thread.parts import LoopSettings, ThreadParts
@@ -151,6 +152,7 @@ class StreamLoop:
             try:
                 turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
                 self._idle = turn.processed == 0
+                raise_found(parts.table.running())
                 committed = self._commit_if_due()
             except StateError as error:
                 if (corrupted := parts.table.damage.in_stores(parts.table.running(), error)) is None:

@@ -31,6 +31,7 @@ from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk import position_keys as keys
 from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
+from streams_py.state.disk.damage import is_damage_in
 from streams_py.state.disk.mode import Mode
 from streams_py.state.disk.opening import Location, flush_at_once, open_database, prepare_folder
 from streams_py.state.disk.options import (
@@ -68,6 +69,8 @@ class TaskDatabase:
         self.mode = Mode()
         self._flushing, self._ending = BackgroundWork("state-flush"), BackgroundWork("state-close")
         self._stores: dict[str, RocksBytes] = {}
+        self.damage: StateError | None = None
+        """The first error of any thread that reports damaged or missing files of this database."""
         self.is_logged = True
         """Whether everything in the memtables is in the write-ahead log too."""
         self._is_closed = True
@@ -399,7 +402,17 @@ class TaskDatabase:
             raise
         except Exception as error:
             remedy = remedy_for(error) or "Data committed before is safe in the changelog topics"
-            raise StateError(f"cannot use the state store files in {self.path}: {text_of(error)}. {remedy}") from error
+            failed = StateError(f"cannot use the state store files in {self.path}: {text_of(error)}. {remedy}")
+            failed.__cause__ = error
+            self.note_failure(failed)
+            raise failed from error
+
+    def note_failure(self, error: StateError) -> bool:
+        """Return whether an error reports damage of this database, and keep it in :attr:`damage`. Thread-safe."""
+        if not is_damage_in(self.path, error) or self.location.is_gone:
+            return False
+        self.damage = self.damage or error
+        return True
 
     def close(self) -> None:
         """Close the database and all open scans. Uncommitted writes are dropped. A second call does nothing.

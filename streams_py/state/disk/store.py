@@ -105,6 +105,7 @@ class StoreHost(Protocol):
     def write_out(self, store: RocksBytes) -> None: ...  # bundled entries to the column family; deletes the bundles
     def drop_bundles(self, store: RocksBytes) -> None: ...  # deletes the bundles
     def flush(self) -> None: ...  # data that bypassed the write-ahead log; thread-safe
+    def note_failure(self, error: StateError) -> bool: ...  # keeps the first error about damaged files; thread-safe
 
 
 class RocksBytes:
@@ -129,7 +130,12 @@ class RocksBytes:
                 data = held.written.get(key, _MISSING)
                 if data is _MISSING:
                     floor = held.layer.floor
-                    data = held.load(key) if floor is None or key >= floor else None
+                    try:
+                        data = held.load(key) if floor is None or key >= floor else None
+                    except StreamsError:
+                        raise
+                    except Exception as error:
+                        raise self.failure(error) from error
             return data  # type: ignore[no-any-return]  # bytes or None in each case
 
         def write(key: bytes, data: bytes) -> None:
@@ -392,17 +398,21 @@ class RocksBytes:
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
-        except rocksdict.DbClosedError as error:
-            raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
+        except StreamsError:
+            raise
         except Exception as error:
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> StreamsError:
         """Return the error to raise for an error of the database."""
-        if self._is_closed:  # while closing, rocksdict raises several kinds of errors
+        # While closing, rocksdict raises several kinds of errors.
+        if self._is_closed or isinstance(error, rocksdict.DbClosedError):
             return StateStoreMigratedError(f"store {self.name!r} is closed")
         remedy = remedy_for(error) or "Data committed before is safe in the changelog topic"
-        return StateError(f"store {self.name!r} in {self._host.path} failed: {text_of(error)}. {remedy}")
+        failed = StateError(f"store {self.name!r} in {self._host.path} failed: {text_of(error)}. {remedy}")
+        failed.__cause__ = error
+        self._host.note_failure(failed)
+        return failed
 
 
 class _Scan:

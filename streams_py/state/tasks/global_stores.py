@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -231,8 +232,14 @@ class GlobalStores:
         """Do nothing: nothing is produced."""
 
     def note_damage(self, error: StateError) -> bool:
-        """Return False: damaged files of global stores are set aside when they are opened."""
-        return False
+        """Return whether an error reports damaged files. If so, :meth:`close` sets the database aside."""
+        return self._database is not None and self._database.note_failure(error)
+
+    @property
+    def damage(self) -> StateError | None:
+        """The first error that reported damaged files, on any thread. Thread-safe."""
+        database = self._database
+        return None if database is None else database.damage
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -359,9 +366,14 @@ class GlobalStores:
             wipe: Whether to delete the files of the stores.
         """
         self.is_open = False
+        damage = self.damage
         closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
             closing.append(self._database.close)
+        if damage is not None:
+            from streams_py.state.tasks.initial_state import set_damaged_global_aside
+
+            closing.append(partial(set_damaged_global_aside, self._directory.global_path, damage))
         if wipe:
             closing.append(self._directory.wipe_global)
         self._stores = {}

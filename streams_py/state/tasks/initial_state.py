@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from streams_protocol.types import TaskId
 from streams_py.errors import StateError
 from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.damage import is_damage
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.disk.options import remedy_for
 from streams_py.state.disk.sorted_files import sorted_folder
@@ -20,14 +21,12 @@ from streams_py.system.private_files import delete
 if TYPE_CHECKING:
     from streams_py.state.snapshots.snapshots import Snapshots
 
-__all__ = ["database_of", "is_damage_in", "set_damaged_aside", "undamaged_database"]
+__all__ = ["database_of", "set_damaged_aside", "set_damaged_global_aside", "undamaged_database"]
 
 _log = logging.getLogger("streams_py")
 
 _DAMAGED_DIRECTORY: Final = "rocksdb-damaged"
 """Directory in which the last damaged database of a task is kept, next to the new database."""
-_DAMAGE: Final = ("Corruption", "No such file")
-"""Parts of RocksDB's error messages about damaged or missing files. The error for a locked database has neither."""
 
 
 def database_of(
@@ -75,15 +74,10 @@ def undamaged_database(whose: str, directory: str, stores: Iterable[str], source
     try:
         return TaskDatabase(directory, names)
     except StateError as error:
-        if remedy_for(error) is not None or not _is_damaged(error):
+        if not is_damage(error):
             raise
         _set_aside(whose, directory, source, error, cause=error.__cause__)
     return TaskDatabase(directory, names)
-
-
-def is_damage_in(path: str, error: StateError) -> bool:
-    """Whether an operation failed because files of the database at ``path`` are damaged or missing."""
-    return remedy_for(error) is None and _is_damaged(error) and path in str(error.__cause__)
 
 
 def set_damaged_aside(task: TaskId, task_directory: str, error: StateError) -> None:
@@ -91,8 +85,9 @@ def set_damaged_aside(task: TaskId, task_directory: str, error: StateError) -> N
     _set_aside(f"task {task}: its", task_directory, "their changelogs", error, cause=error.__cause__)
 
 
-def _is_damaged(error: StateError) -> bool:
-    return any(sign in str(error.__cause__) for sign in _DAMAGE)
+def set_damaged_global_aside(directory: str, error: StateError) -> None:
+    """Move the closed database of the global stores away, so that the next start restores them."""
+    _set_aside("global stores: their", directory, "their topics at the next start", error, cause=error.__cause__)
 
 
 def _set_aside(whose: str, directory: str, source: str, error: StateError, *, cause: BaseException | None) -> None:

@@ -106,6 +106,10 @@ class TaskStores(Protocol):
     def note_damage(self, error: StateError) -> bool:
         """Whether this error reports damaged files of these stores. If so, :meth:`close` moves the files aside."""
 
+    @property
+    def damage(self) -> StateError | None:
+        """The first error of any thread that reported damaged files of these stores. Thread-safe."""
+
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
         """Restore these changelogs from the beginning the next time the task opens."""
 

@@ -114,7 +114,6 @@ class TaskState:
         self.inputs = CommittedInputs()
         """The input offsets that the group had committed at the last commit to disk. Empty without stores on disk."""
         self._checkpoint = CheckpointFile()
-        self._damage: StateError | None = None
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -313,8 +312,8 @@ class TaskState:
         if not self._is_open:
             return
         self._is_open = False
+        damage = self.damage
         errors = self._close_stores()
-        damage, self._damage = self._damage, None
         try:
             if damage is not None:
                 from streams_py.state.tasks.initial_state import set_damaged_aside
@@ -328,14 +327,13 @@ class TaskState:
             raise errors[0]
 
     def note_damage(self, error: StateError) -> bool:
-        """Return whether an error is about damaged files of this task. If so, :meth:`close` sets its database aside."""
-        if self._database is None or self._database.location.is_gone:
-            return False
-        from streams_py.state.tasks.initial_state import is_damage_in
+        """Return whether an error reports damaged files of this task. If so, :meth:`close` sets its database aside."""
+        return self._database is not None and self._database.note_failure(error)
 
-        if is_damage_in(self._database.path, error):
-            self._damage = error
-        return self._damage is error
+    @property
+    def damage(self) -> StateError | None:
+        """The first error that reported damaged files of this task, on any thread. Thread-safe."""
+        return None if self._database is None else self._database.damage
 
     def close_files_aside(self) -> bool:
         """Start the slow part of :meth:`close` in the background; return whether it has finished.

@@ -188,6 +188,7 @@ class FakeTask(RestoringStores):
     changelog_partitions = frozenset[TopicPartition]()
     source_changelogs = frozenset[TopicPartition]()
     awaits_disk = False
+    damage = None
 
     def __init__(
         self,

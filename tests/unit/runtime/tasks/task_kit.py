@@ -123,6 +123,8 @@ class FakeStores:
     def note_damage(self, error: StateError) -> bool:
         return False
 
+    damage: StateError | None = None
+
     def roll_back(self) -> None:
         self.calls.append("roll back")
 

@@ -157,6 +157,7 @@ def test_nothing_is_pickled() -> None:
 
 
 _LONG = {
+    "streams_py/state/disk/store.py": "one store with its reads, scans and errors",
     "streams_py/adapters/confluent/producer.py": "one class around librdkafka's producer; to be cut with adapters/",
     "streams_py/adapters/confluent/transactional_producer.py": "one class, the producer with transactions",
     "streams_py/adapters/kafka_python/classic/coordinator.py": "one class of kafka-python; to be cut with adapters/",

@@ -95,7 +95,7 @@ def test_page_shows_a_group_with_the_rights_of_the_page(desk: Desk) -> None:
 def test_records_are_written_and_read_with_the_rights_of_the_page(desk: Desk) -> None:
     made = desk.site
     topic = made.input
-    assert f"no topic {topic}" in desk.refused("produce", topic, "c")
+    assert f"topic {topic} does not exist" in desk.refused("produce", topic, "c")
     made.allow(lines_of(WRITING))
     assert desk.do("produce", topic, "c").exit_code == 0
     assert f"no right READ on topic {topic}" in desk.refused("consume", topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from streams_py.errors import DeserializationError, StreamsError
 from streams_py.runtime.tasks.settings.handlers import log_and_continue, log_and_fail
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.stores.codec import StoreCodec
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
 
@@ -85,3 +87,38 @@ def test_contents_of_a_store_are_not_shown() -> None:
         with pytest.raises(StreamsError, match="app-store-changelog") as caught:
             failing()
         assert CARD not in "".join(traceback.format_exception(caught.value))
+
+
+class Failing(Processor[Any, Any, Any, Any]):
+    """Raises an error with a text of the application."""
+
+    text = "{}"
+
+    def process(self, record: Record[Any, Any]) -> None:
+        raise ValueError(self.text.format(record.value))
+
+
+@pytest.mark.parametrize("handler", [log_and_fail, log_and_continue])
+@pytest.mark.parametrize("quotes", [False, True], ids=["plain text", "text with the value"])
+def test_error_of_a_function_of_the_application_has_its_text_and_nothing_else_of_the_record(
+    handler: Any, quotes: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text is the application's own and needed to find the fault. It is shown whatever it quotes."""
+    monkeypatch.setattr(Failing, "text", "no rate for {}" if quotes else "no rate")
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_processor("rates", Failing, "source")
+    kit = Kit(topology, processing_handler=handler)
+    kit.add(record(CARD, key="4222222222222", headers=[("h", b"4333333333333")]))
+    shown = ""
+    with caplog.at_level(logging.DEBUG):
+        try:
+            kit.task.process(1)
+        except StreamsError as error:
+            shown = "".join(traceback.format_exception(error))
+    shown += caplog.text
+    assert "no rate" in shown
+    assert "rates" in shown
+    assert (CARD in shown) is quotes
+    assert "4222222222222" not in shown
+    assert "4333333333333" not in shown

@@ -515,8 +515,12 @@ class StateDirectory:
 
     def _checked_directories(self) -> list[str]:
         """Return the directories of all instances. StateError if another user controls one, or a parent of it."""
-        if not os.path.lexists(self._application):
+        try:
+            os.lstat(self._application)
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:  # without the right to look, nothing would be deleted, and no one would notice
+            raise StateError(f"cannot delete the local state in {self._application}: {error}") from error
         self._make_base()
         self._make(self._application)
         found = instance_directories(self._application)

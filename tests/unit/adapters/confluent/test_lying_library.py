@@ -113,7 +113,7 @@ def lied_to(library: Library, kind: type[ConfluentAdmin] = ConfluentAdmin, timeo
 def _questions_are_repeated_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, pause in (
         (log_admin, "_RETRY_S"),
-        (admin_module, "_SECOND_LOOK_S"),
+        (admin_module, "_SECOND_REQUEST_S"),
         (admin_module, "_COORDINATOR_BACKOFF_S"),
     ):
         monkeypatch.setattr(module, pause, 0.001)

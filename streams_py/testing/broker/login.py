@@ -60,8 +60,9 @@ class LoginBroker(NodesOnJvm):
         scram.forget_user(self._admin, _USER)
 
     def restore_user(self) -> None:
-        """Add the user again."""
+        """Add the user again; return when it can log in."""
         scram.add_user(self._admin, _USER, self._password)
+        scram.await_login({"bootstrap.servers": self.address, **self.settings})
 
     def close(self) -> None:
         self._folder.close()

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import confluent_kafka.admin
 
-__all__ = ["MECHANISM", "add_user", "forget_user", "password_settings"]
+__all__ = ["MECHANISM", "add_user", "await_login", "forget_user", "password_settings"]
 
 MECHANISM: Final = "SCRAM-SHA-512"
 
 _admin: Any = confluent_kafka.admin  # it exports more names than its type information lists
 _REQUEST_S: Final = 20.0
+_LOGIN_S: Final = 60.0
 _ROUNDS: Final = 4096  # the minimum that a broker accepts
 
 
@@ -20,6 +21,15 @@ def add_user(admin: Any, name: str, password: str) -> None:
     """Add a user, or change the password of an existing one."""
     credential = _admin.ScramCredentialInfo(_admin.ScramMechanism.SCRAM_SHA_512, _ROUNDS)
     _alter(admin, _admin.UserScramCredentialUpsertion(name, credential, password.encode()))
+
+
+def await_login(settings: Mapping[str, str]) -> None:
+    """Wait until a client with these settings can log in: a broker applies a new password only after its answer.
+
+    Raises:
+        KafkaException: The broker still refuses the login after a minute.
+    """
+    _admin.AdminClient({**settings, "log_level": 0}).list_topics(timeout=_LOGIN_S)  # librdkafka repeats the login
 
 
 def forget_user(admin: Any, name: str) -> None:

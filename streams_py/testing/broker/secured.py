@@ -95,9 +95,11 @@ class SecuredBroker(NodesOnJvm):
         return self._authority.certificate
 
     def add_user(self, name: str, password: str) -> dict[str, str]:
-        """Add a user that logs in with SCRAM-SHA-512; return the client settings for it."""
+        """Add a user that logs in with SCRAM-SHA-512; return its client settings when it can log in."""
         scram.add_user(self._admin, name, password)
-        return self.password_settings(scram.MECHANISM, name, password)
+        settings = self.password_settings(scram.MECHANISM, name, password)
+        scram.await_login(settings)
+        return settings
 
     def password_settings(self, mechanism: str, name: str, password: str) -> dict[str, str]:
         """Return the client settings for the listener ``SASL_SSL``."""

@@ -411,7 +411,10 @@ class TaskDatabase:
         """Return whether an error reports damage of this database, and keep it in :attr:`damage`. Thread-safe."""
         if not is_damage_in(self.path, error) or self.location.is_gone:
             return False
-        self.damage = self.damage or error
+        if self.damage is None:
+            # A copy: the traceback of ``error`` refers to handles, and files of open handles cannot be opened again.
+            self.damage = StateError(str(error))
+            self.damage.__cause__ = StateError(str(error.__cause__))
         return True
 
     def close(self) -> None:

@@ -111,8 +111,11 @@ class WindowedEntries(ListsIterators, ABC, Generic[K, V, S]):
 
     @property
     def expired_ms(self) -> int:
-        """Windows that start, and sessions that end, at or before this time in ms are expired. -1: none are."""
-        return max(self._expiring.cutoff_ms, -1)
+        """Windows that start, and sessions that end, at or before this time in ms are expired. -1: none are.
+
+        Includes those that the entries in the record cache will expire when the cache is flushed.
+        """
+        return max(self._expiring.cutoff_ms, self._expiring.cutoff_at(self._latest_ms), -1)
 
     def approximate_num_entries(self) -> int:
         """Return the number of windows, including expired ones that are not removed yet. On disk an estimate."""

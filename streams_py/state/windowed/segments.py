@@ -174,8 +174,12 @@ class ExpiringSegments:
             self._released_ms = time_ms
             self._expire()
 
+    def cutoff_at(self, time_ms: int) -> int:
+        """Return the cutoff at a stream time: entries up to it are expired then."""
+        return min(time_ms - self._retention.kept_ms, self._released_ms)
+
     def _expire(self) -> None:
-        self.cutoff_ms = min(self.stream_time_ms - self._retention.kept_ms, self._released_ms)
+        self.cutoff_ms = self.cutoff_at(self.stream_time_ms)
         first = (self.cutoff_ms + 1) // self._retention.segment_ms
         if first > self._first_segment:
             self._first_segment = first

@@ -93,6 +93,9 @@ class _Path:
     ) -> None:
         store = node.store(operator.store_name)
         self._find = store.between
+        # Another operator may have expired windows that the record cache still has. Kafka Streams reads them, so its
+        # results depend on when the cache is flushed.
+        self._expiring = store if operator.shares_store and not node.reference_behaviour else None
         self._put = store.put_value
         self._node = node
         self._forward = node.forward
@@ -109,7 +112,7 @@ class _Path:
         starts: set[int] = set()
         has_left = has_right = False
         left = right = previous_ms = None
-        for start, stored in self._find(key, max(0, t - 2 * difference), t + 1, reverse=True):
+        for start, stored in self._find(key, self._earliest(t - 2 * difference), t + 1, reverse=True):
             starts.add(start)
             if start == t + 1:
                 has_right = True
@@ -135,6 +138,10 @@ class _Path:
         if not has_right:
             self._begin_right(key, t, right)
 
+    def _earliest(self, start: int) -> int:
+        """Return ``start``, or the first start of a window that is not expired."""
+        return max(0, start) if self._expiring is None else max(0, start, self._expiring.expired_ms + 1)
+
     def take_early(self, key: Any, value: Any, t: int, close_ms: int) -> None:
         """Process a record whose left window would start before 0.
 
@@ -143,7 +150,7 @@ class _Path:
         starts: set[int] = set()
         has_right = False
         first = right = previous_ms = None
-        for start, stored in self._find(key, 0, t + 1):
+        for start, stored in self._find(key, self._earliest(0), t + 1):
             starts.add(start)
             if start == 0:
                 first = stored

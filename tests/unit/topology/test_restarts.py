@@ -260,3 +260,23 @@ def test_a_record_between_sessions_merges_no_expired_session(
         restart(driver)  # writes the cache to the store
         found = [((session.start, session.end), value) for session, value in driver.store("c").fetch("k")]
     assert [entry for entry in found if entry[0][1] == 16] == expected
+
+
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+@pytest.mark.parametrize("restart_at", [None, 109, 107, 93])
+def test_slow_stream_of_a_cogroup_reads_no_expired_sliding_window(cache: int, restart_at: int | None) -> None:
+    """The other stream has expired the window from 90 to 95. The result does not depend on the record cache."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    slow, fast = (builder.stream(topic).group_by_key() for topic in ("slow", "fast"))
+    both = slow.cogroup(lambda key, value, total: total + 1).cogroup(fast, lambda key, value, total: total + 10)
+    counts = both.windowed_by(SlidingWindows.of(5, grace=5)).aggregate(lambda: 0, store="c", value=INT64)
+    counts.to_stream().map(lambda window, count: (str(window), count), key=STRING).to("out", value=INT64)
+    records = (("slow", "k", 95), ("fast", "other", 109), ("fast", "other", 107), ("slow", "k", 93))
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}) as driver:
+        topics = {topic: driver.input_topic(topic, key=STRING, value=STRING) for topic in ("slow", "fast")}
+        for topic, key, timestamp_ms in records:
+            if timestamp_ms == restart_at:
+                restart(driver)
+            topics[topic].send(key, "v", timestamp_ms=timestamp_ms)
+        out = driver.output_topic("out", key=STRING, value=INT64).read_all()
+    assert [(record.key, record.value) for record in out if "'k'" in record.key] == [(str(Windowed("k", 90, 95)), 1)]

@@ -101,6 +101,8 @@ def open_cluster(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
     """For a fixture: the cluster of that kind."""
     config = {"application.id": f"contract-{os.getpid()}-{next(_numbers)}", "state.dir": str(folder)}
     config |= {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100, "producer.linger.ms": 5}
+    # By default, records expire after two thirds of the session timeout. A busy broker takes longer.
+    config |= {"producer.delivery.timeout.ms": 60_000}
     match kind:
         case "memory":
             world = World()

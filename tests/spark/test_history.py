@@ -389,12 +389,13 @@ def test_both_versions_read_the_same_files_of_an_archive_to_which_more_come(
 def test_end_of_a_partition_that_there_is_not_is_refused(spark: SparkSession) -> None:
     rows = {"lines": frame(spark, some_lines(30, 2))}
     for partition in (2, -1):
-        with pytest.raises(ConfigError, match=rf"until: topic lines has no partition {partition}, only 0 to 1; where"):
+        refusal = rf"until: topic lines has no partition {partition}, only 0 to 1; if the last"
+        with pytest.raises(ConfigError, match=refusal):
             run(word_count, rows, until={"lines": {0: 3, partition: 5}}, spark=spark)
     with run(word_count, rows, until={"lines": {2: 5}}, partitions={"lines": 3}, spark=spark) as results:
         assert results.plan.inputs == {"lines": 3}
     inputs = {"orders": frame(spark, ORDERS), "prices": frame(spark, PRICES)}
-    with pytest.raises(ConfigError, match="until: topic prices has no partition 1, only 0 to 0; where"):
+    with pytest.raises(ConfigError, match="until: topic prices has no partition 1, only 0 to 0; if the last"):
         run(priced, inputs, global_tables="as-of-end", until={"prices": {1: 1}}, spark=spark)
 
 

@@ -273,6 +273,17 @@ def test_metrics_of_all_processes_are_collected_also_of_a_restarted_one(run: Cal
     assert running.supervisor.metrics("app") == []
 
 
+def _freeze(process: int) -> None:
+    """Stop all threads of a process. They stop some time after the signal was sent."""
+    os.kill(process, signal.SIGSTOP)
+
+    def states() -> set[str]:
+        stats = Path(f"/proc/{process}/task").glob("*/stat")
+        return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+
+    until(lambda: states() == {"T"}, "all threads are stopped")
+
+
 def test_frozen_process_costs_a_scrape_its_own_metrics_only(
     run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +291,7 @@ def test_frozen_process_costs_a_scrape_its_own_metrics_only(
     running = run("works")
     until(lambda: running.supervisor.health().ready, "both say that they run")
     (second,) = running.starts(2)
-    os.kill(second, signal.SIGSTOP)
+    _freeze(second)
     try:
         for _ in range(3):
             assert _numbers(running) == [1, None]

@@ -104,7 +104,7 @@ class ChangelogTable:
         return all(changelog is not None and fits(changelog) for changelog in changelogs)
 
     def newly_ended(self, complete: Iterable[RestoringStores]) -> list[ChangelogInWork]:
-        """Mark the changelogs of complete tasks as ended. Return those that were not yet."""
+        """Mark the changelogs of complete tasks as ended. Return the newly marked ones."""
         changelogs = [self.changelogs[partition] for task in complete for partition in task.changelog_partitions]
         ended = [changelog for changelog in changelogs if not changelog.ended]
         for changelog in ended:
@@ -114,7 +114,7 @@ class ChangelogTable:
     def tasks_of(
         self, partitions: AbstractSet[TopicPartition]
     ) -> list[tuple[RestoringStores, AbstractSet[TopicPartition]]]:
-        """Return the held tasks that have some of these changelogs, each with those that it has."""
+        """Return the held tasks that have some of these changelogs, each with its part of them."""
         tasks = ((task, partitions & task.changelog_partitions) for task in self.tasks.values())
         return [(task, changelogs) for task, changelogs in tasks if changelogs]
 
@@ -128,7 +128,7 @@ class ChangelogTable:
         return ready
 
     def register(self) -> dict[TopicPartition, int | None]:
-        """Choose the changelogs to read now: those of restoring active tasks, otherwise those of standby tasks.
+        """Choose the changelogs to read now: of restoring active tasks, or of standby tasks if no active task restores.
 
         Return the assignment of the consumer: the offset to start from, or None for what the consumer already reads.
         """

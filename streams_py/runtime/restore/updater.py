@@ -138,9 +138,8 @@ class StateUpdater:
 
     def drain_failed(self) -> list[tuple[RestoringStores, Exception]]:
         """Return and remove tasks that could not be updated, with the errors. Raises if the updater itself failed."""
-        if (
-            not self._table.failed and self._fatal is None
-        ):  # no lock: called every turn, and the lock may be held for a while
+        # No lock: this is called every turn, and the lock may be held for a while.
+        if not self._table.failed and self._fatal is None:
             return []
         with self._lock:
             failed, self._table.failed = self._table.failed, []
@@ -288,9 +287,8 @@ class StateUpdater:
         if any(task.awaits_disk for task in self.tasks()):
             self._clock.sleep_ms(_DISK_PAUSE_MS)
             return False
-        records = consumer.poll(
-            _RECORDS_MAX, min(self._settings.poll_ms, _DISK_PAUSE_MS if self._settles else _POLL_MAX_MS)
-        )
+        wait_ms = _DISK_PAUSE_MS if self._settles else _POLL_MAX_MS
+        records = consumer.poll(_RECORDS_MAX, min(self._settings.poll_ms, wait_ms))
         with self._lock:
             return self._apply(records, consumer)
 

@@ -25,7 +25,7 @@ def raise_found(tasks: Iterable[Task]) -> None:
     """Raise StateError if another thread, such as a query, has met damaged files of one of these tasks."""
     for task in tasks:
         if (damage := task.stores.damage) is not None:
-            raise StateError(str(damage)) from damage.__cause__  # the other thread may still use its error
+            raise damage
 
 
 class DamagedFiles:

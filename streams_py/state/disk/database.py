@@ -69,8 +69,7 @@ class TaskDatabase:
         self.mode = Mode()
         self._flushing, self._ending = BackgroundWork("state-flush"), BackgroundWork("state-close")
         self._stores: dict[str, RocksBytes] = {}
-        self.damage: StateError | None = None
-        """The first error of any thread that reports damaged or missing files of this database."""
+        self._damage: tuple[str, str] | None = None  # text of the first error about damaged files, and of its cause
         self.is_logged = True
         """Whether everything in the memtables is in the write-ahead log too."""
         self._is_closed = True
@@ -411,11 +410,19 @@ class TaskDatabase:
         """Return whether an error reports damage of this database, and keep it in :attr:`damage`. Thread-safe."""
         if not is_damage_in(self.path, error) or self.location.is_gone:
             return False
-        if self.damage is None:
-            # A copy: the traceback of ``error`` refers to handles, and files of open handles cannot be opened again.
-            self.damage = StateError(str(error))
-            self.damage.__cause__ = StateError(str(error.__cause__))
+        # Only the texts: the traceback of an error refers to handles, and files of open handles cannot be opened again.
+        self._damage = self._damage or (str(error), str(error.__cause__))
         return True
+
+    @property
+    def damage(self) -> StateError | None:
+        """The first error of any thread that reported damaged or missing files here, as a new object. Thread-safe."""
+        if self._damage is None:
+            return None
+        text, cause = self._damage
+        error = StateError(text)
+        error.__cause__ = StateError(cause)
+        return error
 
     def close(self) -> None:
         """Close the database and all open scans. Uncommitted writes are dropped. A second call does nothing.

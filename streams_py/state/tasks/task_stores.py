@@ -333,7 +333,8 @@ class TaskState:
     @property
     def damage(self) -> StateError | None:
         """The first error that reported damaged files of this task, on any thread. Thread-safe."""
-        return None if self._database is None else self._database.damage
+        database = self._database
+        return None if database is None else database.damage
 
     def close_files_aside(self) -> bool:
         """Start the slow part of :meth:`close` in the background; return whether it has finished.

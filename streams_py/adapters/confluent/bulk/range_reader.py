@@ -40,7 +40,7 @@ OnRedelivered: TypeAlias = "Callable[[int], object]"
 _WAIT_S: Final = 0.1
 """Time that one call waits for a record when the client has none."""
 _FILL_S: Final = 0.05
-"""Time that a call for many records waits until the client has all of them. Each call has a cost of its own."""
+"""Time that a call for many records waits until the client has all of them, because each call costs time."""
 _WATERMARK_TIMEOUT_S: Final = 5.0
 _FIRST_REQUEST: Final = 16
 """Records requested by the first call, before their size is known."""
@@ -373,7 +373,7 @@ class _RangeReader:
 
 
 def _size(messages: list[Message], keys: list[bytes | None], headers: list[Headers | None]) -> int:
-    # The length of a message is that of its value. Joining the keys is twice as fast as adding up their lengths.
+    # len() of a message is the length of its value. Joining the keys is twice as fast as adding up their lengths.
     size = sum(map(len, messages)) + len(b"".join(filter(None, keys))) + _RECORD_BYTES * len(messages)
     if headers.count(None) < len(headers):
         size += sum(len(name) + len(value or b"") + _RECORD_BYTES for of in headers for name, value in of or ())

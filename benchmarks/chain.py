@@ -12,8 +12,6 @@ from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock
 
-__all__ = ["chain_rows"]
-
 _RECORDS = 100_000
 
 

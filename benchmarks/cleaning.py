@@ -10,8 +10,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, Field
 
-__all__ = ["clean"]
-
 _SALT: Final = b"benchmark"
 _AGENT: Final = re.compile(r"(?P<name>[a-z][a-z .-]*)/(?P<major>\d+)(?:\.\d+)*", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z]+")

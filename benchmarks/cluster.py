@@ -19,21 +19,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-__all__ = [
-    "BenchmarkError",
-    "Output",
-    "Written",
-    "delete_topics",
-    "end_filling",
-    "end_of",
-    "fill",
-    "make_topic",
-    "measure",
-    "numbered_key",
-    "put",
-    "wait_for_output",
-]
-
 # Records keep their age: with time-based retention, old timestamps could vanish while the benchmark is being set up.
 _KEEP = {"retention.ms": "-1", "file.delete.delay.ms": "1000"}
 _QUIET_S = 1.0

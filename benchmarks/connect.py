@@ -38,8 +38,6 @@ from streams_py.connect.assignment.modes import Mode
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 from streams_py.testing.postgresql import NoPostgresqlError, postgresql_server
 
-__all__ = ["connect_rows"]
-
 Tick = Callable[[str], None]
 
 _WORKERS: Final = 1_000
@@ -192,7 +190,8 @@ def _records(runs: int, tick: Tick) -> Iterator[Row]:
     import psycopg
 
     rows = int(os.environ.get(_ROWS_VARIABLE, _ROWS))
-    ours, peer = [], []
+    ours: list[float] = []
+    peer: list[float] = []
     with contextlib.ExitStack() as until_end:
         try:
             broker = JvmBroker()

@@ -35,8 +35,6 @@ from benchmarks.peers import JAVA, Peer, Running, command_of
 from benchmarks.table import Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-__all__ = ["Gap", "gap_rows", "longest_silence", "moved_between"]
-
 _PARTITIONS = 12
 _RATE = 2_000
 _KEYS = 1_200

@@ -25,8 +25,6 @@ from benchmarks.table import Goal, Row
 from tests.browser.chromium import MISSING, Chromium
 from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
 
-__all__ = ["inspect_rows"]
-
 _MEMBERS: Final = 100
 _PARTITIONS: Final = 2_500
 _SUBTOPOLOGIES: Final = 2

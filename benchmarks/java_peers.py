@@ -10,8 +10,6 @@ from benchmarks.cluster import BenchmarkError
 from streams_py.testing.broker import NoBrokerError
 from streams_py.testing.broker.jars import java_path, kafka_jars
 
-__all__ = ["compiled"]
-
 
 def compiled(source: str, folder: Path) -> list[str]:
     """Compile a file of ``benchmarks/java``; return the command that starts one of its classes, without the class.

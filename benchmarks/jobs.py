@@ -25,9 +25,6 @@ import orjson
 
 from benchmarks.cleaning import clean
 
-__all__ = ["Order", "increment"]
-
-
 WINDOW_MS = 10_000
 JOIN_MS = 100
 EXACTLY_ONCE = "count-exactly-once"

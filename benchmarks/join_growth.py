@@ -19,8 +19,6 @@ from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 from streams_protocol.types import TaskId, TopicPartition
 
-__all__ = ["growth_rows"]
-
 _RECORDS = 100_000
 _TIMES = 4
 _RECORDS_PER_MS = 5

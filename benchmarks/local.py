@@ -32,8 +32,6 @@ from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row, reason_of
 from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
 
-__all__ = ["LOCAL", "Tick", "local_rows"]
-
 Tick = Callable[[str], None]
 """Function that is called with a description before each measurement."""
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError
 
-__all__ = ["numbers_of"]
-
 _ROOT = Path(__file__).resolve().parent.parent
 _TIMEOUT_S = 300
 

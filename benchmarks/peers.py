@@ -15,8 +15,6 @@ from benchmarks.java_peers import compiled
 from benchmarks.jobs import Order
 from streams_py.testing.broker import KAFKA_VERSION
 
-__all__ = ["AT_LEAST_ONCE", "BARE", "JAVA", "ONE_PROCESS", "OURS", "PEERS", "QUIX", "Peer", "Running", "command_of"]
-
 _ROOT = Path(__file__).resolve().parent.parent
 _QUIX = "quixstreams==3.28.1"
 _QUIX_FOLDER = _ROOT / ".venv-bench"

@@ -13,8 +13,6 @@ import sys
 import time
 import uuid
 
-__all__: list[str] = []
-
 _WAIT_S = 120.0
 _IDLE_S = 3.0
 

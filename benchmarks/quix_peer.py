@@ -6,11 +6,21 @@ Runs until its standard input is closed. Imports nothing of this project.
 import sys
 import threading
 from datetime import timedelta
+from typing import Any
 
 from quixstreams import Application, State
 
 
-def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, state_dir):
+def main(
+    job: str,
+    bootstrap: str,
+    application: str,
+    source: str,
+    sink: str,
+    _cache_bytes: str,
+    commit_ms: str,
+    state_dir: str,
+) -> None:
     """Build and run the job. Quix Streams has no record cache to configure."""
     app = Application(
         bootstrap,
@@ -35,7 +45,7 @@ def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, sta
         frame = frame.apply(count, stateful=True)
         frame.to_topic(app.topic(sink, key_serializer="str", value_serializer="int"))
 
-    def stop_with_parent():
+    def stop_with_parent() -> None:
         sys.stdin.read()
         app.stop()
 
@@ -43,15 +53,15 @@ def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, sta
     app.run()
 
 
-def increment(value):
+def increment(value: dict[str, Any]) -> dict[str, Any]:
     """The function of the map job."""
     value["n"] += 1
     return value
 
 
-def count(_value, state: State):
+def count(_value: object, state: State) -> int:
     """The function of the count job."""
-    total = state.get("count", 0) + 1
+    total = int(state.get("count", 0)) + 1
     state.set("count", total)
     return total
 

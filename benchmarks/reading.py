@@ -25,8 +25,6 @@ from typing import Any
 from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 
-__all__ = ["reading_rows"]
-
 _RATE = 100_000
 _READS = 1_000
 _SECONDS = 8

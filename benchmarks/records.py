@@ -16,8 +16,6 @@ from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, ONE_PROCESS, OURS, QUIX,
 from benchmarks.table import NO_GOAL, Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-__all__ = ["JOBS", "Job", "Settings", "record_rows", "steps"]
-
 _PARTITIONS = 4
 _CACHE_BYTES = 10 * 1024 * 1024
 _COMMIT_MS = 1000

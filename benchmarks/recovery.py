@@ -31,8 +31,6 @@ from benchmarks.cluster import BenchmarkError, end_filling, end_of, make_topic, 
 from benchmarks.table import Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-__all__ = ["recovery_rows"]
-
 _KEYS_VARIABLE = "STREAMS_PY_BENCH_RECOVERY_KEYS"
 _KEYS = 1_000_000
 _PARTITIONS = 4

@@ -30,8 +30,6 @@ from benchmarks.peers import JAVA, OURS, Peer, Running, command_of
 from benchmarks.table import Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-__all__ = ["restore_rows"]
-
 _KEYS_VARIABLE = "STREAMS_PY_BENCH_RESTORE_KEYS"
 _KEYS = 2_000_000
 _PARTITIONS = 4

@@ -10,8 +10,6 @@ from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_py.testing.simulator import run_campaign
 
-__all__ = ["simulator_rows"]
-
 _SCHEDULES: Final = 400
 _REBALANCES: Final = 30
 """Rebalances per counted schedule; drawn schedules have fewer or more."""

@@ -18,8 +18,6 @@ from pathlib import Path
 from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 
-__all__ = ["snapshot_rows"]
-
 _RECORDS = 2_000_000
 _BATCH = 5_000
 

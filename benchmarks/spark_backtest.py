@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from streams_py.backtest.kernel import Orders
 
-__all__ = ["backtest_rows"]
-
 Tick = Callable[[str], None]
 
 _LARGE: Final = (1_000, 50)
@@ -67,10 +65,11 @@ def backtest_rows(runs: int, tick: Tick) -> Iterator[Row]:
     microseconds: dict[int, float] = {}
     megabytes: dict[int, float] = {}
     for line in lines_of(_MODULE, "growth", *map(str, sizes)):
-        size, seconds, used = line.split()
-        microseconds[int(size)] = 1e6 * float(seconds) / int(size)
-        megabytes[int(size)] = float(used)
-        tick(f"backtest: {int(size):,} situations took {float(seconds):.1f} s")
+        words = line.split()
+        situations, seconds = int(words[0]), float(words[1])
+        microseconds[situations] = 1e6 * seconds / situations
+        megabytes[situations] = float(words[2])
+        tick(f"backtest: {situations:,} situations took {seconds:.1f} s")
     work = f"backtest, {largest:,} situations, local[2]"
     for size in sizes[:-1]:
         goal = Goal("within 1.3 per situation", ratio_max=1.3)

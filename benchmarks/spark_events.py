@@ -30,8 +30,6 @@ from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.leader import GroupLeader
 
-__all__ = ["event_rows"]
-
 Tick = Callable[[str], None]
 
 _SCENARIO: Final = Scenario("high_availability", 1_000, 100, 1, "joined")

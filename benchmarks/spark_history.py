@@ -35,8 +35,6 @@ from benchmarks.table import Goal, Row
 from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-__all__ = ["archive_row", "history_rows"]
-
 Tick = Callable[[str], None]
 
 _LINES: Final = 1_000_000

@@ -12,8 +12,6 @@ from typing import Final
 
 from benchmarks.cluster import BenchmarkError
 
-__all__ = ["lines_of"]
-
 _END_S: Final = 120.0
 """Maximum time for a process to stop after its last line, in s."""
 _ROOT: Final = Path(__file__).resolve().parent.parent

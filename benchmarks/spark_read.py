@@ -20,14 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.cluster import BenchmarkError
 from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
-
-__all__ = ["read_rows"]
 
 Tick = Callable[[str], None]
 

@@ -10,8 +10,6 @@ from rich.table import Table
 
 from benchmarks.cluster import BenchmarkError
 
-__all__ = ["NO_GOAL", "Goal", "Row", "line_of", "middle", "reason_of", "table_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Goal:

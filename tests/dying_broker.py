@@ -18,8 +18,6 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-__all__ = ["UNHEARD", "DyingBroker", "Place", "places"]
-
 Place = int
 """Number of bytes of the answer that arrive (0 = none). UNHEARD: the broker dies before it handles the request."""
 UNHEARD: Final = -1

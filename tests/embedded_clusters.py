@@ -12,8 +12,6 @@ from pathlib import Path
 from streams_py.adapters.confluent.embedded import server
 from tests.waiting import until
 
-__all__ = ["wait_for_end"]
-
 
 def wait_for_end(runtime_dir: Path) -> None:
     """Wait until no embedded cluster runs in ``runtime_dir``, the ``XDG_RUNTIME_DIR`` of its users."""

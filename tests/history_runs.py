@@ -31,8 +31,6 @@ from streams_py.testing.memory_clients import ManualClock, MemoryProducer, Memor
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.topology import Topology
 
-__all__ = ["Given", "LocalRun", "buffered", "driven", "folded", "numbered", "run_locally"]
-
 _INPUT = pa.schema(
     [
         ("task", pa.int32()),

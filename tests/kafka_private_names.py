@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["OTHERS", "TABLE", "names_of_others", "used_names"]
-
 TABLE: Final = Path(__file__).with_name("kafka_private_names.json")
 _ADAPTERS: Final = Path(__file__).resolve().parents[1] / "streams_py" / "adapters"
 _FILES: Final = [

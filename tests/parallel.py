@@ -14,8 +14,6 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["Sharing", "place_of", "turn_of"]
-
 _TURNS = (
     "tests/spark/",
     "tests/broker/",

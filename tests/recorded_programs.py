@@ -17,8 +17,6 @@ from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.history_runs import Given, Headers, Written, folded
 
-__all__ = ["CONFIG", "alive", "allowed", "given_of", "recorded", "topics_of", "topology_of", "written_of"]
-
 _RUNS: Final = Path(__file__).parent / "vectors" / "topology" / "runs.jsonl.gz"
 CONFIG: Final = {"application.id": APPLICATION_ID, "default.key.serde": STRING, "default.value.serde": STRING}
 _PLAIN: Final = 0

@@ -23,8 +23,6 @@ from typing import Final
 
 from tests.tiers import OPTIONS
 
-__all__ = ["main", "plan"]
-
 _DEFAULT: Final = "not slow and not weekly"
 _SEED_MAX = 1_000_000
 _WORKERS_MIN, _WORKERS_MAX = 2, 4

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["TABLES", "Table", "rows_played"]
-
 
 @dataclass(frozen=True, slots=True)
 class Table:

@@ -12,8 +12,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["MARKS", "SecretSearch"]
-
 MARKS: Final = ("5ecret", "hunter2", "s3cret", "secret-word")
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["order_of", "pytest_addoption", "pytest_collection_modifyitems", "pytest_configure"]
-
 _OPTION = "--shuffle"
 
 

@@ -14,8 +14,6 @@ from typing import Final
 
 import pytest
 
-__all__ = ["OPTIONS", "Tiers", "is_slow"]
-
 OPTIONS: Final = {"--all": "not weekly", "--rest": "slow and not weekly", "--weekly": "weekly"}
 """The options of ``run.py test`` that choose a tier, each with its expression for pytest's ``-m``."""
 

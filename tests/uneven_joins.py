@@ -12,8 +12,6 @@ from typing import Any
 
 from streams_py import JoinWindows, KStream, StreamsBuilder, StreamsError, Topology, TopologyError, serdes
 
-__all__ = ["UNEVEN", "check_error", "uneven"]
-
 
 def _both(value: Any, other: Any) -> Any:
     return value, other

@@ -9,8 +9,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import Membership, OffsetAndMetadata
 
-__all__ = ["PATIENCE_S", "commit", "until"]
-
 PATIENCE_S = 120.0
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.5
 

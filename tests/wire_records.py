@@ -10,8 +10,6 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["NO_TIMESTAMP", "ReadRecord", "RefusedError", "WireRecord", "read_records", "write_records"]
-
 NO_TIMESTAMP = -1
 
 _PRODUCE, _VERSION = 0, 7

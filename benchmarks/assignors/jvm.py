@@ -16,8 +16,6 @@ from benchmarks.java_peers import compiled
 from streams_protocol.types import TaskId
 from streams_py.assignment.java_order import HashSizing
 
-__all__ = ["JvmRuns", "Limits", "hash_sizing", "prepare", "run_on_jvm"]
-
 _MAIN: Final = "org.apache.kafka.streams.processor.internals.assignment.AssignorPeer"
 _LARGE: Final = 2_000_000  # number of lags from which the JVM gets more memory
 _WALL_FACTOR: Final = 10  # maximum ratio of real time to processor time of a run, for busy machines

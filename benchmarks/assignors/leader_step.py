@@ -43,8 +43,6 @@ from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicS
 from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["LeaderStep", "StepExecutor", "leader_step"]
-
 _NOW_MS = 1_700_000_000_000
 
 

@@ -20,8 +20,6 @@ from benchmarks.assignors.leader_step import leader_step
 from benchmarks.assignors.scenarios import MIN_TRAFFIC, Scenario, exchange, outcome_of, place, problem_of, rack_case
 from streams_py.assignment.java_order import HashSizing
 
-__all__: list[str] = []
-
 
 def _peak_mb() -> float:
     """Return the largest resident memory of this process so far, in MB."""

@@ -27,8 +27,6 @@ from benchmarks.table import Goal, Row
 from streams_py.assignment.java_order import HashSizing
 from streams_py.testing.broker import KAFKA_VERSION
 
-__all__ = ["assignor_rows"]
-
 Tick = Callable[[str], None]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent

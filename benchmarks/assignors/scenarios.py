@@ -31,22 +31,6 @@ from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.assignment.rack import optimiser_for
 
-__all__ = [
-    "MIN_TRAFFIC",
-    "NON_OVERLAP_COST",
-    "TRAFFIC_COST",
-    "Placements",
-    "RackCase",
-    "Scenario",
-    "application_of",
-    "exchange",
-    "outcome_of",
-    "place",
-    "problem_of",
-    "rack_case",
-    "tasks_of",
-]
-
 MIN_TRAFFIC: Final = "min_traffic"
 TRAFFIC_COST: Final = 10
 NON_OVERLAP_COST: Final = 1

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from streams_py.ports import RawRecord
 
-__all__ = ["AREAS", "Area", "homes", "pages"]
-
 _LINE_CHARS_MAX: Final = 100
 
 

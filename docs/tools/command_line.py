@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["page"]
-
 _INTRO = """# Command line
 
 `streams-py` comes with the extra `cli`. `python -m streams_py` is the same. `streams-py COMMAND --help` explains each

@@ -12,8 +12,6 @@ from streams_py.config.help import default_of, key_of, meaning_of
 from streams_py.config.keys import CLIENT_KEYS, RENAMED
 from streams_py.config.streams_config import StreamsConfig, known_keys
 
-__all__ = ["DIFFERENT", "INSTEAD", "JAVA", "page"]
-
 JAVA: Final[dict[str, str]] = json.loads(Path(__file__).with_name("java_defaults.json").read_text(encoding="utf-8"))
 """Key -> default of Apache Kafka Streams 4.3.1 (``JavaDefaults.java`` prints it)."""
 

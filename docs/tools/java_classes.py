@@ -10,8 +10,6 @@ from typing import Final
 
 from docs.tools.java_names import CLASSES
 
-__all__ = ["JAVA", "here", "home", "page"]
-
 JAVA: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("java_api.json").read_text(encoding="utf-8"))
 """Public class of Apache Kafka Streams 4.3.1 and of its test kit -> its methods (``JavaApi.java`` prints it)."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CLASSES"]
-
 Methods = dict[str, str]
 
 _FUNCTION = "a function"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +20,8 @@ from confluent_kafka import Producer
 
 from docs.tools.pictures import Worker, rest
 from streams_py import TopicSpec, create_topics
-from tests.beside import beside
+from tests.background import in_background
 from tests.browser.chromium import Chromium
-
-__all__ = ["take"]
 
 _DOCS: Final = Path(__file__).resolve().parents[1]
 _SIZE: Final = (1280, 1100)
@@ -48,7 +46,7 @@ def take(bootstrap: str, folder: Path) -> None:
         states = stack.enter_context(tempfile.TemporaryDirectory())
         stack.enter_context(_fed(bootstrap))
         group: dict[str, Worker] = {}
-        stack.callback(lambda: [worker.end(kill=False) for worker in group.values()])
+        stack.callback(lambda: _end_all(group.values()))
 
         def start(name: str) -> None:
             group[name] = Worker(name, settings, states, 0.0, [])
@@ -73,6 +71,11 @@ def take(bootstrap: str, folder: Path) -> None:
     raise TimeoutError(f"the group was too fast for two pictures, {_ATTEMPTS} times")
 
 
+def _end_all(workers: Iterable[Worker]) -> None:
+    for worker in workers:
+        worker.end(kill=False)
+
+
 def _fed(bootstrap: str) -> AbstractContextManager[None]:
     """Lines of the pages themselves, some hundreds a second, until the context is left."""
     lines = [line for page in sorted(_DOCS.rglob("*.md")) for line in page.read_text(encoding="utf-8").splitlines()]
@@ -86,7 +89,7 @@ def _fed(bootstrap: str) -> AbstractContextManager[None]:
             producer.poll(0)
         producer.flush(10)
 
-    return beside(feed)
+    return in_background(feed)
 
 
 @contextmanager

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from streams_py import TopicSpec, create_topics
 
-__all__ = ["RUN", "Worker", "drawn", "record", "rest"]
-
 _PAGES: Final = Path(__file__).resolve().parents[1] / "assignment"
 RUN: Final = _PAGES / "run.json"
 _TASKS: Final = [f"{subtopology}_{partition}" for subtopology in (0, 1) for partition in range(4)]

@@ -97,7 +97,7 @@ def _bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[i
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done, total: bar.update(task, completed=done, **({} if total is None else {"total": total}))
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def bootstrap(console: Console, step: str, *arguments: str) -> None:

@@ -30,8 +30,6 @@ from streams_py.adapters.connection.direct_requests import DirectRequests
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports.rights import TOPIC, TRANSACTIONAL_ID, missing_right
 
-__all__ = ["TransactionalRecords"]
-
 _PAUSE_S: Final = 0.05
 _COUNTS: Final = 1 << 31
 _OLDER_PRODUCE: Final = 11

@@ -15,8 +15,6 @@ from streams_py.assignment.api import AssignmentConfigs, KafkaStreamsState, Task
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.errors import IllegalStateError, UnsupportedOperationError
 
-__all__ = ["ClientView", "PartitionDescription", "ProblemState", "RackLookup", "TaskDescription"]
-
 
 class RackLookup:
     """Racks of partitions. The first request looks up the racks of all partitions."""

@@ -12,8 +12,6 @@ from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanatio
 from streams_py.assignment.problem import Note, sentences
 from streams_py.errors import IllegalStateError
 
-__all__ = ["Assignments", "add_missing", "cluster_of", "explanations_of", "has_changelog", "log_notes"]
-
 Assignments = MutableMapping[ProcessId, KafkaStreamsAssignment]
 _log = logging.getLogger("streams_py.assignment")
 

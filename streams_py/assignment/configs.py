@@ -12,14 +12,6 @@ from typing import Final
 
 from streams_py.errors import ConfigError
 
-__all__ = [
-    "ACCEPTABLE_RECOVERY_LAG_MAX",
-    "STRATEGY_BALANCE_SUBTOPOLOGY",
-    "STRATEGY_MIN_TRAFFIC",
-    "STRATEGY_NONE",
-    "AssignmentConfigs",
-]
-
 STRATEGY_NONE: Final = "none"
 STRATEGY_MIN_TRAFFIC: Final = "min_traffic"
 STRATEGY_BALANCE_SUBTOPOLOGY: Final = "balance_subtopology"

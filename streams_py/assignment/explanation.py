@@ -14,8 +14,6 @@ from typing import Final
 from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import ProcessId, TaskId
 
-__all__ = ["Host", "Limits", "Rule", "TaskExplanation"]
-
 _LAGS_SHOWN: Final = 10
 
 

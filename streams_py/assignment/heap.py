@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from operator import lt
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
-
 
 class Sortable(Protocol):
     """An element of a heap. As in ``sorted``, the caller ensures that elements are comparable."""

@@ -20,19 +20,6 @@ from typing import Final, TypeVar
 
 from streams_protocol.types import ProcessId, TaskId
 
-__all__ = [
-    "CHAINS_MATTER_MAX",
-    "DEFAULT_BUCKETS",
-    "HashSizing",
-    "buckets_by_size",
-    "in_hash_order",
-    "process_hash",
-    "set_copy_buckets",
-    "string_hash",
-    "table_buckets",
-    "task_hash",
-]
-
 K = TypeVar("K")
 
 DEFAULT_BUCKETS: Final = 16

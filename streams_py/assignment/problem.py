@@ -24,21 +24,6 @@ from streams_py.errors import IllegalStateError
 if TYPE_CHECKING:
     from streams_py.assignment.explanation import TaskExplanation
 
-__all__ = [
-    "AssignmentProblem",
-    "BuiltInAssignor",
-    "ClientInput",
-    "Decision",
-    "Note",
-    "NoteKind",
-    "Placement",
-    "RackOptimiser",
-    "RackOptimiserFactory",
-    "Tags",
-    "lag_from_offsets",
-    "sentences",
-]
-
 _NAMED_MAX: Final = 5  # tasks named in one warning
 
 

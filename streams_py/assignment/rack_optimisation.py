@@ -17,13 +17,6 @@ from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import RackOptimiser
 from streams_py.assignment.rack import optimiser_for
 
-__all__ = [
-    "RackAwareOptimizationParams",
-    "optimize_rack_aware_active_tasks",
-    "optimize_rack_aware_standby_tasks",
-    "rack_strategy_set",
-]
-
 _log = logging.getLogger("streams_py.assignment")
 
 

@@ -19,8 +19,6 @@ from streams_py.assignment.api import (
 )
 from streams_py.assignment.java_order import in_hash_order, task_hash
 
-__all__ = ["validate_task_assignment"]
-
 
 def validate_task_assignment(application_state: ApplicationState, task_assignment: TaskAssignment) -> AssignmentError:
     """Return the first error found, or ``AssignmentError.NONE``.

@@ -34,8 +34,6 @@ from streams_py.errors import StreamsError
 from streams_py.leader.steps.custom import read_assignment
 from streams_py.system.printable import named
 
-__all__ = ["OK", "Answer", "Failure", "Followup", "Placed", "ask", "recorded_answer"]
-
 OK: Final = "ok"
 _QUICK_NS: Final = 10_000_000
 _ERROR_CHARS_MAX: Final = 300

@@ -39,17 +39,6 @@ from streams_py.events.fields import refused as _refused
 from streams_py.events.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = [
-    "FUTURE_CLIENT",
-    "ClientDecision",
-    "RecordedDecision",
-    "ReplayClient",
-    "ReplayInput",
-    "check_input",
-    "read_input",
-    "tasks_of",
-]
-
 FUTURE_CLIENT: Final = "future"
 """Name of the client that represents all members with a newer protocol."""
 

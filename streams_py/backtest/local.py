@@ -21,8 +21,6 @@ from streams_py.backtest.loop.outside import is_segment
 from streams_py.backtest.loop.segments import Segments
 from streams_py.backtest.sources import Recorded
 
-__all__ = ["SCHEMA", "run_local"]
-
 _BUFFER_BYTES: Final = 32 << 20
 _TYPES: Final[dict[str, Any]] = {
     "string": pa.string(),

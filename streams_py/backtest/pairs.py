@@ -16,8 +16,6 @@ from typing import Final, NamedTuple, Protocol
 from streams_py.backtest.deciding import OK
 from streams_py.backtest.kernel import METRICS, Row
 
-__all__ = ["SAME", "NoPairs", "Paired", "Pairs", "RowPairs", "p_value", "repeats"]
-
 SAME: Final = 1e-9
 """Scores with a smaller difference are equal."""
 _EXACT_MAX: Final = 100_000

@@ -32,8 +32,6 @@ from streams_py.leader.steps.threads import distribute_client, tasks_by_lag
 from streams_py.member.group_model.copies import Copies
 from streams_py.member.group_model.rest import Rest, Round, follow
 
-__all__ = ["RoundSettings", "Settled", "Step", "Watch", "advance", "settle"]
-
 _SOON_MS: Final = 1_000
 _CLEANUP_MS: Final = 600_000  # Kafka Streams' default
 

@@ -41,8 +41,6 @@ from streams_py.backtest.deciding import Placed
 from streams_py.backtest.inputs import FUTURE_CLIENT
 from streams_py.backtest.situation import Situation, configs_of
 
-__all__ = ["Scores", "owners_of", "score"]
-
 _RACK: Final = "rack"
 
 

@@ -29,8 +29,6 @@ from streams_py.leader.steps.tasks import TaskTable, task_table
 from streams_py.ports import PartitionInfo
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["Plan", "Situation", "configs_of", "ends_of"]
-
 _SIZING: Final = HashSizing.JDK_19_AND_NEWER
 _FUTURE_PROCESS: Final = ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, FUTURE_CLIENT))
 _A_BROKER: Final = (0,)  # brokers of a partition are not recorded; one broker means that its racks are known

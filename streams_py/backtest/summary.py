@@ -22,25 +22,6 @@ from streams_py.backtest.deciding import OK
 from streams_py.backtest.kernel import EVENTS, INPUT_FAILURES, METRICS, Row
 from streams_py.backtest.pairs import SAME, NoPairs, Pairs, RowPairs, p_value
 
-__all__ = [
-    "CHANCE",
-    "CONVERGING",
-    "FLAPS",
-    "FREQUENT",
-    "MISSING",
-    "NEVER_STABLE",
-    "OSCILLATING",
-    "Comparison",
-    "Distribution",
-    "Finding",
-    "Key",
-    "Noted",
-    "Summary",
-    "base_of",
-    "findings_of",
-    "summarise",
-]
-
 CHANCE: Final = 0.01
 """Significance level: a difference with a smaller probability is not chance."""
 OSCILLATING: Final = "oscillating"

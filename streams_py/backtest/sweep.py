@@ -9,8 +9,6 @@ from typing import Final
 from streams_py.backtest.candidates import RECORDED, Candidate
 from streams_py.errors import ConfigError
 
-__all__ = ["CANDIDATES_MAX", "sweep"]
-
 CANDIDATES_MAX: Final = 10_000
 _LISTS: Final = "rack.aware.assignment.tags"
 """The values of this setting are lists, which are written with ``+`` here."""

@@ -36,8 +36,6 @@ from streams_py.backtest.situation import ends_of
 from streams_py.errors import ConfigError
 from streams_py.events.model import Consumer, OffsetSums, Racks, SubtopologySlice
 
-__all__ = ["OPERATORS", "apply_what_if", "check_what_if"]
-
 _CALL: Final = re.compile(r"\s*[|;,]?\s*([a-z_]+)\(([^()]*)\)")
 _STANDBYS: Final = "num.standby.replicas"
 _RACK: Final = "rack"

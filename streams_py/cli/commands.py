@@ -23,8 +23,6 @@ from streams_py.cli.usage import refuse
 from streams_py.config.files import read_config_file
 from streams_py.errors import ConfigError
 
-__all__ = ["app"]
-
 
 class _DescribeByDefault(typer.core.TyperGroup):
     """Read ``streams-py topology app.py`` as ``streams-py topology describe app.py``."""

@@ -14,8 +14,6 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
 
-__all__ = ["Connection", "connected"]
-
 _TIMEOUT_MS: Final = 15_000
 
 

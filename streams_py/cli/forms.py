@@ -35,8 +35,6 @@ from streams_py.serdes.named import SERDE_NAMES
 from streams_py.system.printable import json_printable, printable
 from streams_py.topology.formats.change_serde import ChangeSerde
 
-__all__ = ["SERDES_ALLOWED", "Form", "form_named"]
-
 SERDES_ALLOWED: Final = f"{SERDE_NAMES}, or package.module:NAME"
 
 _STORED_WINDOW: Final = struct.Struct(">qi")

@@ -9,8 +9,6 @@ import typer
 
 from streams_py.config.files import read_config_file
 
-__all__ = ["BOOTSTRAP", "BOOTSTRAP_OR_EMBEDDED", "CONFIG", "EMBEDDED", "LOCAL", "settings_of"]
-
 LOCAL = "localhost:9092"
 
 EMBEDDED = "embedded"

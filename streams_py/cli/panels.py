@@ -9,8 +9,6 @@ import typer.core
 
 from streams_py.cli.usage import FAILED, refuse, say
 
-__all__ = ["PANELS", "ByPanel"]
-
 PANELS: Final = {
     "Start and run": ("new", "run", "connect"),
     "Topics and records": ("topics", "produce", "consume"),

@@ -25,8 +25,6 @@ from streams_py.serdes import cannot_decode, cannot_encode
 from streams_py.system.printable import json_printable, printable
 from streams_py.topology.declare.names import check_topic
 
-__all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "lines_of", "list_topics", "produce_lines"]
-
 _TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 200
 _POLL_RECORDS_MAX: Final = 1_000

@@ -13,8 +13,6 @@ from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config.files import read_config_file
 from streams_py.errors import ConfigError, StreamsError, TopologyError
 
-__all__ = ["run"]
-
 
 def run(
     what: Annotated[

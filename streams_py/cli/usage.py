@@ -9,8 +9,6 @@ from typing import Final
 from streams_py.errors import ConfigError
 from streams_py.system.printable import printable
 
-__all__ = ["FAILED", "NOT_DONE", "pairs_of", "refuse", "say"]
-
 FAILED: Final = 1
 """Exit status of a command that did its work and found something bad.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
-__all__ = ["versions"]
-
 _PACKAGES = ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict", "pydantic")
 
 

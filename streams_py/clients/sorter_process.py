@@ -16,8 +16,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.system.processors import usable_processors
 
-__all__ = ["SorterProcess"]
-
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = "streams_py.clients.sorter_program"

@@ -31,8 +31,6 @@ from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.state.disk.sorted_files import SortedFiles
 from streams_py.state.stores.changelog_entries import changelog_entries
 
-__all__ = ["main"]
-
 _RECORDS_MAX: Final = 5_000
 """Maximum number of records per poll. Large, because no other work waits for this thread."""
 _POLL_MS: Final = 100

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["CLIENT_PREFIXES", "ClientRole", "without_prefix"]
-
 
 class ClientRole(Enum):
     """A kind of Kafka client. Its value is the prefixes of its settings; a later prefix overrides an earlier one.

@@ -12,8 +12,6 @@ from typing import Final
 from streams_protocol.types import HostInfo
 from streams_py.errors import ConfigError
 
-__all__ = ["parse_endpoint"]
-
 _ENDPOINT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _PORT_MAX: Final = 2**31 - 1  # Java reads the port as an int
 _HOST_CHARS_MAX: Final = 65_535  # the limit of the host maps in an assignment

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
-__all__ = ["INT32_MAX", "ConfigFields", "dotted", "texts"]
-
 INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from streams_py.errors import ConfigError
 
-__all__ = ["properties_in", "read_config_file"]
-
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """Read dotted keys and values from a file. The suffix of its name determines the format.

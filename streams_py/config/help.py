@@ -10,8 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-__all__ = ["ExplainedKeys", "default_of", "key_of", "meaning_of"]
-
 _HOLDERS = {"clients", "topics", "client_tags", "app", "original"}
 """Fields that are not keys."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from streams_py.config.client_keys import CLIENT_PREFIXES
 from streams_py.config.secrets import redact
 
-__all__ = ["CLIENT_KEYS", "INSTEAD", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
-
 PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
 
 # Keys of Kafka's clients that are allowed without a prefix. Keys with a prefix are passed on unchecked; the adapters

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["ERROR_TEXT_CHARS_MAX", "has_secret", "redact"]
-
 ERROR_TEXT_CHARS_MAX: Final = 512
 
 _CHARS_READ: Final = 8 * ERROR_TEXT_CHARS_MAX

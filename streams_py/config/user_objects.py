@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["user_object"]
-
 
 def user_object(path: str) -> object:
     """Load an object that a setting refers to as ``package.module:name`` or ``package.module:Class.name``.

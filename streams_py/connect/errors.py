@@ -6,17 +6,6 @@ from typing import ClassVar
 
 from streams_py.errors import StreamsError
 
-__all__ = [
-    "AlreadyExistsError",
-    "BadRequestError",
-    "ConnectError",
-    "EndedError",
-    "NotFoundError",
-    "NotLeaderError",
-    "RebalanceExpectedError",
-    "StartingError",
-]
-
 
 class ConnectError(StreamsError):
     """A request to a worker failed."""

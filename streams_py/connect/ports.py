@@ -13,8 +13,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.ports import Admin, Headers, RawRecord, RecordConsumer
 
-__all__ = ["ConnectClients", "Delivered", "Producer", "SinkConsumer", "SinkListener", "SinkOffsets"]
-
 Delivered: TypeAlias = Callable[[Exception | None, TopicPartition], None]
 """Called with the result of a send: None or the error, and the partition (-1 if unknown)."""
 

@@ -17,8 +17,6 @@ from streams_py.connect.worker.clients import check_connection, connect_clients
 from streams_py.connect.worker.herder import TaskConfigs
 from streams_py.connect.worker.worker import Worker
 
-__all__ = ["WorkerProcess"]
-
 _log = logging.getLogger("streams_py.connect")
 
 

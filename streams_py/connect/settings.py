@@ -26,8 +26,6 @@ from streams_py.connect.rest.protection import CLIENT_AUTH as _CLIENT_AUTH
 from streams_py.connect.rest.protection import HTTPS, RestProtection, refuse_without_https
 from streams_py.errors import ConfigError
 
-__all__ = ["WorkerSettings"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _INT_MAX = 2**31 - 1

@@ -23,8 +23,6 @@ from streams_py.dashboard.board import Board, Listener
 from streams_py.errors import StreamsError
 from streams_py.system.printable import printable_lines
 
-__all__ = ["Explains", "dashboard_app"]
-
 _FILES: Final = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

@@ -15,8 +15,6 @@ from typing import Any, Final
 from streams_py.errors import StreamsError
 from streams_py.system.printable import printable_lines, printable_values
 
-__all__ = ["Board", "Listener"]
-
 _LISTENERS_MAX: Final = 100
 
 

@@ -19,8 +19,6 @@ from streams_py.events.codec import OtherVersion, decode_event
 from streams_py.events.model import Event, RebalanceHeader, TaskEvent
 from streams_py.ports import BEGINNING, Admin, AdminError, RecordConsumer
 
-__all__ = ["EventTail", "History"]
-
 _REBALANCES_MAX: Final = 60
 _RESTORES_MAX: Final = 10_000
 _RECORDS_BACK: Final = 5_000

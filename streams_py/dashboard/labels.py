@@ -5,8 +5,6 @@ from __future__ import annotations
 from streams_py.inspection.labels import letters
 from streams_py.inspection.view import GroupView
 
-__all__ = ["LastingLabels"]
-
 
 class LastingLabels:
     """Assigns names. The name of a member that has left is not assigned again."""

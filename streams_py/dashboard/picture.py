@@ -11,8 +11,6 @@ from streams_py.dashboard.labels import LastingLabels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 
-__all__ = ["held_over", "moves_between", "picture", "task_lags"]
-
 _PROBLEMS_MAX: Final = 20
 
 

@@ -9,8 +9,6 @@ from streams_py.dashboard.app import Explains, dashboard_app
 from streams_py.dashboard.board import Board
 from streams_py.http.service import HttpService
 
-__all__ = ["serve_board"]
-
 _STOP_S: Final = 2
 
 

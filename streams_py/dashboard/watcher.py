@@ -25,8 +25,6 @@ from streams_py.inspection.reasons import Reasons, explain_reading
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import CLASSIC, STREAMS, GroupView
 
-__all__ = ["GroupWatcher"]
-
 _log = logging.getLogger(__name__)
 
 _METADATA_S: Final = 30.0

@@ -26,8 +26,6 @@ from streams_py.events.watch import AssignWatch
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import Admin, Clock
 
-__all__ = ["AssignmentEvents", "EventClients", "check_event_clients", "open_assignment_events"]
-
 _PROCESS_START_US: Final = time.monotonic_ns() // 1000
 
 

@@ -30,8 +30,6 @@ from streams_py.events.model import (
 )
 from streams_py.events.taskset import RECORD_TASKS_MAX, TaskRanges
 
-__all__ = ["VALUE_BYTES_READ_MAX", "EventRecord", "OtherVersion", "decode_event", "encode_event", "encode_value"]
-
 VALUE_BYTES_READ_MAX: Final = 1 << 20
 """Size limit in bytes: larger values are refused without parsing.
 

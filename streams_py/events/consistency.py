@@ -15,8 +15,6 @@ from streams_py.events.fields import refused
 from streams_py.events.model import Body, ClientPart, Sample, SubtopologySlice, TasksPart
 from streams_py.events.taskset import TASKS_MAX
 
-__all__ = ["check_body", "check_slice"]
-
 _SUB: Final = re.compile(r"(?:.*__)?[0-9]{1,9}", re.ASCII | re.DOTALL)
 _ALONG_TASKS: Final = ("input_lag", "records", "busy_us", "commit_age_ms")
 

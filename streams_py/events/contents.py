@@ -18,8 +18,6 @@ from streams_py.leader.observation import Decided, Gathered
 from streams_py.leader.steps.decode import Client
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo
 
-__all__ = ["Described", "clients_of", "slices_of"]
-
 Described = Mapping[str, tuple[PartitionInfo, ...] | AdminError]
 
 _FUTURE_CLIENT: Final = "future"

@@ -10,8 +10,6 @@ from typing import TypeAlias
 from streams_py.events.codec import EventRecord, encode_event
 from streams_py.events.model import ClientEvent, Envelope, Event, Sample, TaskEvent
 
-__all__ = ["BodyDraft", "Draft", "Emit", "Importance"]
-
 
 class Importance(IntEnum):
     """The importance of an event. When the queue is full, the least important events are dropped first."""

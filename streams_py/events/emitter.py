@@ -32,8 +32,6 @@ from streams_py.events.model import Envelope
 from streams_py.events.topic import EventTopic
 from streams_py.system.printable import named
 
-__all__ = ["Emitter", "EventProducer", "Limits"]
-
 _log = logging.getLogger("streams_py.events")
 
 _IN_FLIGHT_BYTES_MAX: Final = 2 << 20

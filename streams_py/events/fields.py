@@ -16,28 +16,6 @@ from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 from streams_py.events.taskset import format_task_set, parse_task_set
 
-__all__ = [
-    "BOOL",
-    "FLOAT",
-    "INT",
-    "INT32",
-    "SETTING",
-    "TASK",
-    "TASKS",
-    "TEXT",
-    "TIME",
-    "Form",
-    "form",
-    "keys_of",
-    "list_of",
-    "map_of",
-    "optional",
-    "read_record",
-    "record",
-    "refused",
-    "write_record",
-]
-
 T = TypeVar("T")
 
 _INT64: Final = 1 << 63

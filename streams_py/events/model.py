@@ -41,29 +41,6 @@ from streams_py.events.fields import (
     record,
 )
 
-__all__ = [
-    "VERSION",
-    "Assignor",
-    "Body",
-    "ClientEvent",
-    "ClientPart",
-    "Consumer",
-    "Envelope",
-    "ErrorInfo",
-    "Event",
-    "FollowUp",
-    "OffsetSums",
-    "Racks",
-    "RebalanceHeader",
-    "Sample",
-    "SubtopologySlice",
-    "TaskEvent",
-    "Tasks",
-    "TasksPart",
-    "ThreadTasks",
-    "Versions",
-]
-
 VERSION: Final = 1
 
 Tasks: TypeAlias = Sequence[TaskId]

@@ -15,17 +15,6 @@ from streams_py.leader.observation import Fact
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import MemberSubscription
 
-__all__ = [
-    "UNOBSERVED",
-    "Forming",
-    "InstanceObserver",
-    "RestoreObserver",
-    "RoundObserver",
-    "TaskObserver",
-    "Who",
-    "WorkingTask",
-]
-
 Who = Callable[[], tuple[int, str]]
 """Returns the current generation and member id; (-1, "") if this process is not a member."""
 Forming = Callable[[], tuple[int, str] | None]

@@ -35,17 +35,6 @@ from streams_py.events.model import (
 )
 from streams_py.events.taskset import TASKS_MAX
 
-__all__ = [
-    "REBALANCE_BYTES_MAX",
-    "VALUE_BYTES_MAX",
-    "VALUE_BYTES_TARGET",
-    "WholeRebalance",
-    "cut_rebalance",
-    "join_clients",
-    "join_rebalance",
-    "join_slices",
-]
-
 VALUE_BYTES_TARGET: Final = 64 << 10
 """Size in bytes above which a part is split, if possible."""
 VALUE_BYTES_MAX: Final = 128 << 10

@@ -25,8 +25,6 @@ from typing import Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.leader.observation import Decided, Gathered
 
-__all__ = ["Reasons"]
-
 _REASON_CHARS_MAX: Final = 64
 
 

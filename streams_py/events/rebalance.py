@@ -40,8 +40,6 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.steps.internal import internal_assignor, uses_custom_assignor
 from streams_py.ports import MemberSubscription
 
-__all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id", "recorded_configs"]
-
 _CONFIG_KEYS: Final = {
     "acceptable.recovery.lag": "acceptable_recovery_lag",
     "max.warmup.replicas": "max_warmup_replicas",

@@ -17,8 +17,6 @@ from streams_py.events.draft import BodyDraft, Emit
 from streams_py.events.model import Sample, TaskEvent
 from streams_py.events.observers import RestoreObserver, TaskObserver, Who, WorkingTask
 
-__all__ = ["RestoreEvents", "TaskEvents"]
-
 _PROGRESS_INTERVAL_US = 10_000_000
 _IDLE_INTERVAL_US = 10_000
 """Minimum interval between two checks whether a task has input."""

@@ -21,8 +21,6 @@ from typing import Final, overload
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 
-__all__ = ["RECORD_TASKS_MAX", "TASKS_MAX", "TEXT_BYTES_MAX", "TaskRanges", "format_task_set", "parse_task_set"]
-
 # The limits are far above any application (Kafka supports about 200,000 partitions per cluster). They limit the memory
 # that a damaged or hostile text of a few bytes ("0:0-2147483647") can use.
 TASKS_MAX: Final = 1_000_000

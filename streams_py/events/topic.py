@@ -15,8 +15,6 @@ from typing import Final
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
 from streams_py.system.printable import named
 
-__all__ = ["EventTopic", "EventTopicSettings"]
-
 _BACKOFF_S, _BACKOFF_MAX_S = 1.0, 600.0
 _CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"}
 

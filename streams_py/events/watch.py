@@ -18,8 +18,6 @@ from streams_py.leader.observation import AssignStep, Decided, Fact, Gathered, R
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import MemberSubscription
 
-__all__ = ["AssignWatch"]
-
 _log = logging.getLogger("streams_py.events")
 
 

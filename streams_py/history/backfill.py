@@ -17,8 +17,6 @@ from typing import Any, Final
 from streams_py.errors import ConfigError
 from streams_py.history.plan_files import read_plan, save_plan
 
-__all__ = ["BackfillPlan"]
-
 _FORMAT: Final = 2
 
 

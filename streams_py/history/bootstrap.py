@@ -42,19 +42,6 @@ from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
 
-__all__ = [
-    "Allowances",
-    "BootstrapCluster",
-    "BootstrapPlan",
-    "Step",
-    "check_cluster",
-    "check_file_is_free",
-    "check_topics",
-    "differences",
-    "make_plan",
-    "prepare",
-]
-
 _FORMAT: Final = 2
 _START: Final = "start warm"
 

@@ -14,8 +14,6 @@ from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, 
 from streams_py.ports import OffsetAndMetadata
 from streams_py.ports.rights import TOPIC, missing_right
 
-__all__ = ["abort", "check_not_started", "commit"]
-
 
 def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
     """Raise StreamsError when the application runs, or has run since the plan was made.

@@ -13,8 +13,6 @@ from streams_py.errors import StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.task import TaskSummary
 
-__all__ = ["check_written", "kept_from", "written"]
-
 
 def kept_from(plan: BootstrapPlan, now_ms: int) -> dict[str, int]:
     """Return changelog -> oldest timestamp (ms) that the broker keeps, for changelogs that delete by age.

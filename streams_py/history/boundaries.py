@@ -11,8 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 
-__all__ = ["Until", "checked_instant", "checked_until"]
-
 Until: TypeAlias = "int | Mapping[str, Mapping[int, int]]"
 """A timestamp in ms, or topic -> partition -> offset."""
 

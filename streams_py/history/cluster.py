@@ -19,8 +19,6 @@ from streams_py.ports import AdminErrorKind, OffsetAndMetadata, TopicSpec
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.ports.rights import TOPIC, missing_right
 
-__all__ = ["HistoryCluster", "cluster_options"]
-
 _TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.2
 

@@ -8,8 +8,6 @@ from streams_py.topology.declare.nodes import SinkNode, SourceNode
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
-__all__ = ["fingerprint_of"]
-
 
 def fingerprint_of(topology: Topology) -> str:
     """Return a hash of nodes, stores and their serdes.

@@ -22,8 +22,6 @@ from streams_py.state.stores.bytes_store import BytesStore
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["Expiry", "Fold", "FoldEntry", "fold_of", "keeps_order"]
-
 _Headers = list[tuple[str, bytes | None]]
 
 _HEAD: Final = struct.Struct(">qi")

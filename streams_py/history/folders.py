@@ -13,8 +13,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["TemporaryFolder"]
-
 _PREFIX: Final = "streams-py-history-"
 
 

@@ -28,8 +28,6 @@ from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["AS_OF_END", "FrozenTables", "TableContents", "check_global_tables", "reads_global_tables"]
-
 AS_OF_END: Final = "as-of-end"
 
 TableContents: TypeAlias = "Mapping[str, Callable[[], Iterable[Sequence[RawRecord]]]]"

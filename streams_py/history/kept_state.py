@@ -17,8 +17,6 @@ from streams_py.topology.declare.names import changelog_topic, full_topic_name
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
-__all__ = ["entries_of", "is_read_at_end", "state_topics", "stores_without_state", "with_history_logging"]
-
 
 def state_topics(stores: Collection[StoreBuilder], application_id: str) -> dict[str, str]:
     """Return store -> full name of the changelog that it has or would have, for stores whose state is available."""

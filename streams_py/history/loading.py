@@ -14,8 +14,6 @@ from streams_py.system.printable import named
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 
-__all__ = ["TopologyNotFoundError", "load_topology"]
-
 
 class TopologyNotFoundError(TopologyError):
     """The name does not refer to a topology; the message contains the reason."""

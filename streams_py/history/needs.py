@@ -13,8 +13,6 @@ from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryNeed", "history_needed", "makes_timestamps"]
-
 _DEFAULT_EXTRACTOR = "default.timestamp.extractor"
 
 

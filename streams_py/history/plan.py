@@ -15,18 +15,6 @@ from streams_py.leader.steps.repartition import missing_source_topics, repartiti
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = [
-    "HistoryPlan",
-    "Stage",
-    "circles",
-    "external_topics",
-    "looped_topics",
-    "plan_history",
-    "sink_counts",
-    "sinks_of",
-    "topics_read",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -21,8 +21,6 @@ from streams_py.system.file_locks import FileLock, alone
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.private_files import open_file, replace_file
 
-__all__ = ["held", "read_plan", "save_plan"]
-
 T = TypeVar("T")
 
 _HASH: Final = "sha256"

@@ -15,8 +15,6 @@ from streams_py.runtime.tasks.record.sources import source_readers
 from streams_py.runtime.tasks.settings.handlers import log_and_fail
 from streams_py.topology.declare.nodes import SourceNode
 
-__all__ = ["IsReadable", "readable_in"]
-
 IsReadable: TypeAlias = "Callable[[bytes | None, bytes | None], bool]"
 """Function of key and value: whether the record can be deserialized."""
 

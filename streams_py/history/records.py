@@ -11,8 +11,6 @@ from streams_py.errors import ProductionError, StreamsError
 from streams_py.history.fold import Fold
 from streams_py.ports import DirectSend
 
-__all__ = ["ANY_PARTITION", "Columns", "HistoryProducer", "HistoryRecord"]
-
 ANY_PARTITION: Final = -1
 """The partition number of a record whose key decides the partition."""
 

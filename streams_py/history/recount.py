@@ -23,8 +23,6 @@ from streams_py.adapters.confluent.bulk.same_topic import SameTopic
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import StreamsError
 
-__all__ = ["InputRange", "RecountClients", "Recounted", "recount", "sample_of"]
-
 InputRange: TypeAlias = "tuple[str, int, int, int]"
 """Topic, partition, first offset, end offset (exclusive)."""
 

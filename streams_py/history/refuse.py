@@ -22,8 +22,6 @@ from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.physical.subtopologies import Subtopology
 from streams_py.topology.topology import Topology
 
-__all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
-
 _FREEZE: Final = (
     "join a table (table()) instead, or use its contents at the end (--global-tables as-of-end, or global_tables=)"
 )

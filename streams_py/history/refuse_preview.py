@@ -15,8 +15,6 @@ from streams_py.topology.operators.tables import TableFilter, TableMapValues, Ta
 from streams_py.topology.operators.windowed import TimeWindowAggregate
 from streams_py.topology.topology import Topology
 
-__all__ = ["preview_findings"]
-
 _AGGREGATES: Final = (StreamAggregate, StreamReduce, TimeWindowAggregate, SessionAggregate)
 _TABLES: Final = (TableFilter, TableMapValues, TableToStream)
 _LIVE: Final = "run it live, or over its history with streams_py.spark.run"

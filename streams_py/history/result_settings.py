@@ -14,8 +14,6 @@ from typing import Any, Final
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
-__all__ = ["check_settings", "marks_of"]
-
 _FIELDS: Final = (
     "default_key_serde",
     "default_value_serde",

@@ -20,8 +20,6 @@ from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecuto
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import changelog_topic
 
-__all__ = ["Change", "ResumableTask", "TaskPosition"]
-
 _CREATE_TIME = 1
 
 

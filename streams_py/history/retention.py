@@ -17,8 +17,6 @@ from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import BootstrapPlan
 from streams_py.ports.rights import CLUSTER, missing_right
 
-__all__ = ["RetentionCluster", "check_retention", "check_retention_of", "check_state_retention"]
-
 _ACCEPT: Final = "or pass --accept-retention"
 
 

@@ -31,16 +31,6 @@ from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
 from streams_py.topology.topology import Topology
 
-__all__ = [
-    "HistoryTask",
-    "StageOrders",
-    "StageTopology",
-    "StillClock",
-    "TaskSummary",
-    "ordered_changelogs",
-    "versioned_changelogs",
-]
-
 _RELIEVE_EVERY_RECORDS = 100_000
 _UNCOMMITTED_BYTES_MAX = 32 << 20
 

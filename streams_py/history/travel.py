@@ -15,8 +15,6 @@ from streams_py.history.loading import load_topology
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 
-__all__ = ["GivenTopology", "TopologySource", "built"]
-
 GivenTopology: TypeAlias = "Topology | StreamsBuilder | Callable[[], Topology | StreamsBuilder] | str"
 """A topology, a builder, a function that returns one of these, or ``module:name``."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Budget", "Budgeted"]
-
 _PIECE_BYTES: Final = 64 << 10
 _SMALL_BYTES: Final = 64 << 10
 """Size up to which an answer is always sent, in bytes, without counting it against the limit."""

@@ -14,8 +14,6 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["MAX_CONNECTIONS", "MAX_OF_A_PEER", "BoundedConnections"]
-
 MAX_CONNECTIONS: Final = 256
 """Connections per service. Each is an open file, and the stores of the same process need open files too."""
 MAX_OF_A_PEER: Final = 128

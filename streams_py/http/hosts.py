@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 from streams_py.errors import ConfigError
 from streams_py.system.private_files import UntrustedPathError, check_shared_folder
 
-__all__ = ["ANY_NAME", "accepted_names", "listen", "listen_unix", "refused_name"]
-
 ANY_NAME: Final = "*"
 """Entry of a list of names that accepts any name. For a service behind a proxy that checks names itself."""
 

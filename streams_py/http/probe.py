@@ -17,8 +17,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from streams_py.http.hosts import accepted_names, listen, refused_name
 
-__all__ = ["Answer", "ProbeServer"]
-
 _CONNECTIONS_MAX: Final = 64
 _REQUEST_S: Final = 5.0
 _ANSWER_S: Final = 20.0

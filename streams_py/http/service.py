@@ -19,8 +19,6 @@ from streams_py.http.budget import Budget, Budgeted
 from streams_py.http.hosts import accepted_names, listen, listen_unix, refused_name
 from streams_py.http.tls_gate import TlsGate
 
-__all__ = ["HttpService"]
-
 _BODIES_BYTES: Final = 64 << 20
 _ANSWERS_BYTES: Final = 128 << 20
 _BODY_BYTES: Final = 16 << 20

@@ -14,8 +14,6 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["TlsGate"]
-
 _HANDSHAKES_MAX: Final = 128
 _HANDSHAKE_S: Final = 10
 

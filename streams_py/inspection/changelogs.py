@@ -17,8 +17,6 @@ from typing import Final
 from streams_py.inspection.view import GroupView, Subtopology
 from streams_py.topology.topic_owners import Owner, owners_of
 
-__all__ = ["Changelogs", "changelogs_of"]
-
 _CHANGELOG: Final = "-changelog"
 _REPARTITION: Final = "-repartition"
 _NUMBER: Final = re.compile(r"\d{10}")

@@ -23,8 +23,6 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, MemberAssignment, PartitionInfo, TopicSpec
 from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 
-__all__ = ["Answer", "decide"]
-
 _ASSIGNOR_TIMEOUT_MS: Final = 5_000
 
 

@@ -14,8 +14,6 @@ from streams_protocol import DecodeError
 from streams_protocol.buffer import Reader
 from streams_py.assignment.java_order import string_hash
 
-__all__ = ["OFFSETS_TOPIC", "Election", "decode_election", "offsets_partition"]
-
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 _KEY_OF_GROUP: Final = 2

@@ -23,17 +23,6 @@ from streams_py.inspection.view import CLASSIC, STREAMS, GroupView, Subtopology,
 from streams_py.ports import Admin, AdminError, AdminErrorKind, GroupAdmin, PartitionInfo, RecordConsumer
 from streams_py.ports.described_groups import DescribedGroup, DescribedStreamsGroup
 
-__all__ = [
-    "Cluster",
-    "Reading",
-    "check_is_streams",
-    "describe",
-    "find_election",
-    "inspect_group",
-    "read_group",
-    "with_lags",
-]
-
 _log = logging.getLogger(__name__)
 
 _ELECTION_RECORDS_MAX: Final = 20_000

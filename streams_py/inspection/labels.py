@@ -8,8 +8,6 @@ from streams_protocol.types import ProcessId
 from streams_py.inspection.view import GroupView
 from streams_py.system.printable import printable
 
-__all__ = ["last_rebalance", "letters", "member_labels", "named", "process_labels"]
-
 
 def named(text: str, names: Mapping[ProcessId, str]) -> str:
     """Return the text with process ids replaced by names."""

@@ -15,8 +15,6 @@ from dataclasses import replace
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.inspection.view import GroupView, Subtopology, Task
 
-__all__ = ["with_copy_lags", "with_input_lags"]
-
 
 def with_input_lags(
     view: GroupView,

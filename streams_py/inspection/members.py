@@ -22,8 +22,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports.described_groups import DescribedMember
 from streams_py.system.printable import printable
 
-__all__ = ["Member", "decode_member"]
-
 
 @dataclass(frozen=True, slots=True)
 class Member:

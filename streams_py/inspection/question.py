@@ -44,16 +44,6 @@ from streams_py.ports import MemberSubscription
 from streams_py.ports.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = [
-    "Assumptions",
-    "classic_group",
-    "last_question",
-    "leader_settings",
-    "next_question",
-    "observed_configs",
-    "topology_of",
-]
-
 Assumptions = tuple[str, ...]
 """Sentences about assumptions that nothing confirms."""
 

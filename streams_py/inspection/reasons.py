@@ -25,8 +25,6 @@ from streams_py.inspection.question import (
 )
 from streams_py.inspection.view import GroupView, Task
 
-__all__ = ["Lags", "Outlook", "Reasons", "TaskReason", "explain_group", "explain_reading", "read_group_at_rest"]
-
 _REST_SECONDS_MAX: Final = 5.0
 _PAUSE_SECONDS: Final = 0.3
 

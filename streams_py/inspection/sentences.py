@@ -10,8 +10,6 @@ from streams_protocol.types import ProcessId
 from streams_py.inspection.labels import named
 from streams_py.inspection.reasons import Lags, Outlook, TaskReason
 
-__all__ = ["reason_text"]
-
 _LAG: Final = re.compile(r"\blag (\d+)")
 
 

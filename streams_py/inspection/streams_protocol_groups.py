@@ -15,8 +15,6 @@ from streams_py.inspection.view import STREAMS, Copy, CopyKind, GroupView, Subto
 from streams_py.ports.described_groups import DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.system.printable import printable
 
-__all__ = ["reported_changelogs", "view_streams_group"]
-
 
 def view_streams_group(described: DescribedStreamsGroup, partition_counts: Mapping[str, int]) -> GroupView:
     """Return the view of the group. ``partition_counts`` are those of all visible topics."""

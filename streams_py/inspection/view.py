@@ -18,19 +18,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.inspection.election import Election
 from streams_py.inspection.members import Member
 
-__all__ = [
-    "CLASSIC",
-    "STREAMS",
-    "Copy",
-    "CopyKind",
-    "FollowUp",
-    "GroupView",
-    "Subtopology",
-    "Task",
-    "subtopology_topics",
-    "view_group",
-]
-
 Subtopology: TypeAlias = tuple[str, int]
 """Name of the topology ("" for an unnamed one) and number of the sub-topology."""
 

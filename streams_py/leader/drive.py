@@ -10,8 +10,6 @@ from streams_py.leader.effects import Effect, FailAssign, PublishAssignments
 from streams_py.leader.events import AssignRequested, Event
 from streams_py.leader.leader import GroupLeader
 
-__all__ = ["Execute", "run_assign"]
-
 Execute = Callable[[Effect], Event | None]
 """Carries out one effect and returns its answer; None for effects without an answer."""
 

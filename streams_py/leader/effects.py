@@ -30,31 +30,6 @@ from streams_py.leader.events import (
 from streams_py.leader.observation import AssignStep, Fact
 from streams_py.ports import MemberAssignment, TopicSpec
 
-__all__ = [
-    "Answering",
-    "Ask",
-    "CreateTopics",
-    "DescribeTopics",
-    "Effect",
-    "EnterStep",
-    "FailAssign",
-    "FetchCommittedOffsets",
-    "ListEndOffsets",
-    "Log",
-    "Notice",
-    "NotifyAssignor",
-    "Observe",
-    "Outcome",
-    "PublishAssignments",
-    "Question",
-    "Remember",
-    "ReportError",
-    "RunAssignor",
-    "Steps",
-    "Wait",
-    "ask",
-]
-
 A = TypeVar("A", bound=Event)
 T = TypeVar("T")
 

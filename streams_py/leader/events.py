@@ -15,19 +15,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import AdminError, MemberSubscription, PartitionInfo
 from streams_py.topology.physical.metadata import TopologyMetadata
 
-__all__ = [
-    "AssignRequested",
-    "AssignorFailed",
-    "AssignorReturned",
-    "CommittedOffsetsFetched",
-    "EndOffsetsListed",
-    "Event",
-    "StepEntered",
-    "TopicsCreated",
-    "TopicsDescribed",
-    "WaitEnded",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AssignRequested:

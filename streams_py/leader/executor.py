@@ -40,8 +40,6 @@ from streams_py.leader.explanations import Explanations
 from streams_py.leader.observation import AssignStep, Fact
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
-__all__ = ["Assignors", "ClusterAccess", "Executor", "Time"]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.explanation import TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
 
-__all__ = ["Explanations", "ToldExplanation"]
-
 _ASSIGNMENTS_MAX: Final = 8
 _LAGS_MAX: Final = 500_000
 

@@ -80,8 +80,6 @@ from streams_py.leader.steps.state import EndOffsets, asked_partitions, client_h
 from streams_py.leader.steps.tasks import TaskTable, changelog_inputs, changelog_specs, repartition_inputs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
-__all__ = ["GroupLeader"]
-
 _INFO, _WARNING, _ERROR = 20, 30, 40  # levels of the standard library's logging
 
 _Effects: TypeAlias = tuple[Effect, ...]

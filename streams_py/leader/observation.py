@@ -20,8 +20,6 @@ from streams_py.leader.steps.state import ClientHistory, EndOffsets
 from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
-__all__ = ["AssignStep", "Decided", "Fact", "Gathered", "RacksDescribed"]
-
 
 class AssignStep(Enum):
     """A part of the assign step, for measuring. It lasts until the next part begins."""

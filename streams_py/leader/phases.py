@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Phase"]
-
 
 class Phase(Enum):
     """Phases of one assign step, in order. The next request is accepted after DONE or FAILED."""

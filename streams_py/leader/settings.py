@@ -16,8 +16,6 @@ from streams_py.config.client_keys import ClientRole
 if TYPE_CHECKING:
     from streams_py.config.streams_config import StreamsConfig
 
-__all__ = ["ASSIGNOR_RETRY_MS", "FOLLOW_UP_FLOOR_MS", "LeaderSettings"]
-
 ASSIGNOR_RETRY_MS: Final = 60_000
 """Delay before the next attempt after a custom assignor failed, in ms.
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from streams_protocol import AssignmentInfo, partitions_by_task
 from streams_protocol.types import HostInfo, TaskId, TopicPartition
 
-__all__ = ["HostView", "Tasks", "host_view", "tasks_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tasks:

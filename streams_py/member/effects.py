@@ -9,20 +9,6 @@ from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError
 from streams_py.member.assignment import HostView, Tasks
 
-__all__ = [
-    "ApplyTasks",
-    "CloseLostTasks",
-    "CompleteRebalance",
-    "Effect",
-    "FailThread",
-    "Log",
-    "RequestRejoin",
-    "SendUserData",
-    "ShowHosts",
-    "StopApplication",
-    "SuspendTasks",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SendUserData:

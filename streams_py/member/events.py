@@ -8,20 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 
-__all__ = [
-    "AssignmentReceived",
-    "DrainRequested",
-    "Event",
-    "LoopTurned",
-    "PartitionsAssigned",
-    "PartitionsLost",
-    "PartitionsRevoked",
-    "Progress",
-    "ShutdownRequested",
-    "StandbysMeasured",
-    "SubscriptionRequested",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequested:

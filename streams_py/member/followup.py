@@ -11,8 +11,6 @@ from __future__ import annotations
 from streams_protocol import FOLLOW_UP_NOW, NO_FOLLOW_UP, AssignmentInfo
 from streams_protocol.types import HostInfo
 
-__all__ = ["is_due", "next_rebalance_ms"]
-
 
 def next_rebalance_ms(info: AssignmentInfo, *, version_changed: bool, own_host: HostInfo | None) -> int:
     """Return the time of the follow-up rebalance, in ms since the epoch.

@@ -61,8 +61,6 @@ from streams_py.member.versions import (
     start_version,
 )
 
-__all__ = ["Member"]
-
 _DEBUG, _INFO, _ERROR = 10, 20, 40  # levels of the standard library's logging
 
 

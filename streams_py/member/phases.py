@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Phase"]
-
 
 class Phase(Enum):
     """Phases of membership. A rebalance is in progress in JOINING and ASSIGNED."""

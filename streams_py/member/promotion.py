@@ -18,8 +18,6 @@ from typing import Final
 from streams_protocol.types import TaskId
 from streams_py.member.events import Progress
 
-__all__ = ["Promotion"]
-
 _RUNNING: Final = -2  # offset sum that a subscription reports for a running active task
 _PAUSE_MS, _PAUSE_MAX_MS = 1_000, 600_000
 _PATIENCE_MS: Final = 60_000

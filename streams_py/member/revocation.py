@@ -10,8 +10,6 @@ from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TaskId, TopicPartition
 
-__all__ = ["left_over", "revoked_tasks"]
-
 
 def revoked_tasks(
     active: Mapping[TaskId, frozenset[TopicPartition]], partitions: Collection[TopicPartition]

@@ -12,8 +12,6 @@ from streams_py.config.endpoint import parse_endpoint
 if TYPE_CHECKING:
     from streams_py.config.streams_config import StreamsConfig
 
-__all__ = ["MemberSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:

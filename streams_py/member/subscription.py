@@ -14,8 +14,6 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.draining import DRAINING_TAG
 from streams_py.member.settings import MemberSettings
 
-__all__ = ["build_user_data", "next_unique_field"]
-
 
 def next_unique_field(unique_field: int) -> int:
     """Return the next signed byte; -128 follows 127."""

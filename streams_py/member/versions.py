@@ -14,8 +14,6 @@ from typing import Final
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, LATEST_SUPPORTED_VERSION
 from streams_py.errors import ConfigError, TaskAssignmentError
 
-__all__ = ["RebalanceProtocol", "check_received_version", "next_used_version", "start_protocols", "start_version"]
-
 
 class RebalanceProtocol(Enum):
     """How partitions change owners (KIP-429).

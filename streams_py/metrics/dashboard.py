@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib import resources
 
-__all__ = ["dashboard"]
-
 
 def dashboard() -> str:
     """Return the JSON to import into Grafana (Dashboards, Import). It requires a Prometheus data source."""

@@ -13,9 +13,6 @@ from typing import Final, NamedTuple
 from streams_py.state.disk.properties import PROPERTIES
 from streams_py.state.metrics.store_metrics import OPERATIONS
 
-__all__ = ["FAMILIES", "PROCESS", "Family", "family_name", "family_of", "label"]
-
-
 _GO_DOWN: Final = ("restore-remaining-records-total", "cache-size-bytes-total")
 
 

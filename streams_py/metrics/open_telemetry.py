@@ -16,8 +16,6 @@ from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.group.timeline import RebalanceTimeline
 from streams_py.runtime.processes.measured import Measured
 
-__all__ = ["observe_metrics", "trace_rebalances"]
-
 _SCOPE: Final = "streams_py"
 _FRESH_S: Final = 0.5
 """Time in s for which measured values are reused, because a collection requests each metric separately."""

@@ -17,8 +17,6 @@ from streams_py.runtime.processes.child import this_process
 from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import ProcessMetrics
 
-__all__ = ["MetricsServer", "ProcessMetricsServer", "StreamsCollector"]
-
 LOOPBACK: Final = "127.0.0.1"
 
 

@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["EMBEDDED_CLUSTER_ID", "Admin", "AdminError", "AdminErrorKind", "PartitionInfo", "TopicCleanup", "TopicSpec"]
-
 EMBEDDED_CLUSTER_ID = "embedded-"
 """Prefix of the ids of embedded clusters. Such a cluster never comes back after it has stopped."""
 

@@ -8,8 +8,6 @@ from itertools import groupby
 from streams_protocol.types import TopicPartition
 from streams_py.ports import RawRecord
 
-__all__ = ["by_partition", "only_topic_of", "runs_of"]
-
 
 def only_topic_of(partitions: Collection[TopicPartition]) -> str | None:
     """Return the topic of all partitions; None without partitions or with several topics.

@@ -6,8 +6,6 @@ from typing import NamedTuple, Protocol
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["ChangelogPart", "ChangelogSorter", "SortedPart"]
-
 
 class ChangelogPart(NamedTuple):
     """A request to write a part of a changelog to sorted files.

@@ -11,8 +11,6 @@ from streams_py.ports.membership import Membership, MembershipListener
 from streams_py.ports.records import RecordConsumer, RecordProducer
 from streams_py.ports.transactions import TransactionAdmin, TransactionalProducer
 
-__all__ = ["Clients"]
-
 
 class Clients(Protocol):
     """The factory for an application instance's clients. Names are as in Kafka Streams: ``<thread>-consumer`` etc."""

@@ -7,14 +7,6 @@ from typing import NamedTuple
 
 from streams_protocol.types import TaskId
 
-__all__ = [
-    "DescribedGroup",
-    "DescribedMember",
-    "DescribedStreamsGroup",
-    "DescribedStreamsMember",
-    "DescribedSubtopology",
-]
-
 
 class DescribedMember(NamedTuple):
     """One member as stored by the group's coordinator. The bytes were sent by the member and by its leader."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["OpenTransaction", "TransactionInfo"]
-
 
 class OpenTransaction(NamedTuple):
     """A transaction that is open according to the leader of a partition, from the offset ``start`` on."""

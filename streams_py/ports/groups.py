@@ -9,8 +9,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.ports.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.ports.offsets import OffsetAndMetadata
 
-__all__ = ["GroupAdmin"]
-
 
 class GroupAdmin(Protocol):
     """Requests of operators' tools about groups, without joining a group.

@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.ports.offsets import CommittedOffsets, GroupMetadata, OffsetAndMetadata
 
-__all__ = ["MemberAssignment", "MemberSubscription", "Membership", "MembershipListener"]
-
 
 class MemberSubscription(NamedTuple):
     """The subscription that one member sent in JoinGroup. The user data is not decoded."""

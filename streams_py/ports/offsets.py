@@ -7,8 +7,6 @@ from typing import NamedTuple, TypeAlias
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["CommittedOffsets", "GroupMetadata", "OffsetAndMetadata"]
-
 
 class GroupMetadata(NamedTuple):
     """The identity of this member in the current generation of its group (KIP-447)."""

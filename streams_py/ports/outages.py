@@ -21,8 +21,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["ClusterContact", "MemberContact", "contact_with", "level_of_waiting"]
-
 _log = logging.getLogger(__name__)
 
 _CLUSTER_S: Final = 2.0

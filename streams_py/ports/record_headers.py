@@ -24,8 +24,6 @@ from streams_py.errors import SerializationError
 if TYPE_CHECKING:
     from streams_py.ports import Headers, RawRecord
 
-__all__ = ["check_header_names", "headers_of", "headers_of_all", "written_headers"]
-
 _log = logging.getLogger(__name__)
 
 _HeaderList = list[tuple[str, bytes | None]]

@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ProductionError
 
-__all__ = ["BEGINNING", "END", "DirectSend", "Headers", "RawRecord", "RecordConsumer", "RecordProducer"]
-
 Headers = Sequence[tuple[str, bytes | None]]
 
 BEGINNING = -2

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["CLUSTER", "GROUP", "TOPIC", "TRANSACTIONAL_ID", "missing_right"]
-
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional id", "cluster"
 
 _NAMES_MAX = 5

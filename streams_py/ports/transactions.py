@@ -10,8 +10,6 @@ from streams_py.ports.described_transactions import OpenTransaction, Transaction
 from streams_py.ports.offsets import GroupMetadata, OffsetAndMetadata
 from streams_py.ports.records import RecordProducer
 
-__all__ = ["TransactionAdmin", "TransactionalProducer"]
-
 
 class TransactionalProducer(RecordProducer, Protocol):
     """A producer whose records become visible with :meth:`commit_transaction`, or never.

@@ -26,8 +26,6 @@ from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.queries.hosts import KeyQueryMetadata
 from streams_py.state.reading.queryable import QueryableStoreType
 
-__all__ = ["query_app"]
-
 _log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 1

@@ -8,18 +8,6 @@ from streams_py.config.secrets import redact
 from streams_py.errors import StreamsError
 from streams_py.system.printable import named
 
-__all__ = [
-    "STATUS_OF",
-    "UNKNOWN_STORE",
-    "AbsentKeyError",
-    "BadQueryError",
-    "NotHereNowError",
-    "OwnerAnswerError",
-    "OwnerTimeoutError",
-    "QueryError",
-    "safe_text",
-]
-
 UNKNOWN_STORE: Final = "unknown_store"
 
 

@@ -14,8 +14,6 @@ from streams_py.errors import BrokerUnavailableError
 from streams_py.query.errors import BadQueryError, QueryError, safe_text
 from streams_py.serdes import Serde
 
-__all__ = ["json_text", "key_from", "key_text_bytes"]
-
 
 def _from_base64(text: str) -> bytes:
     return base64.b64decode(text, altchars=b"-_", validate=True)

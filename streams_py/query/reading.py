@@ -17,18 +17,6 @@ from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.topology.declare.stores import StoreKind
 
-__all__ = [
-    "ANSWER_BYTES_MAX",
-    "ENTRIES_MAX",
-    "Found",
-    "Query",
-    "answer_here",
-    "check_size",
-    "key_of",
-    "kind_of",
-    "partition_of",
-]
-
 ANSWER_BYTES_MAX: Final = 32 << 20
 ENTRIES_MAX: Final = 10_000
 _ENTRIES: Final = 1_000

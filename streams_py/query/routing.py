@@ -36,8 +36,6 @@ from streams_py.query.workers import Workers
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.system.printable import text_of
 
-__all__ = ["HOP_HEADER", "Answer", "Router"]
-
 HOP_HEADER: Final = "Streams-Query-Hop"
 """Header of a query that one instance forwards to another. Its value is the application that the query is for."""
 _PARTITIONS_AT_ONCE: Final = 8

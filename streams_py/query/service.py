@@ -12,8 +12,6 @@ from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 
-__all__ = ["QueryService"]
-
 _KEY: Final = "application.server"
 _STOP_S: Final = 5
 

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 from streams_py.query.errors import OwnerTimeoutError, QueryError, safe_text
 
-__all__ = ["Workers"]
-
 T = TypeVar("T")
 
 _Call = tuple[Callable[[], Any], "Future[Any]"]

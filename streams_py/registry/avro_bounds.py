@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["DEPTH_MAX", "bounds_of"]
-
 DEPTH_MAX: Final = 200
 """Maximum nesting depth of records, arrays, maps and unions."""
 _FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}

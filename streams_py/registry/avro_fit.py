@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = ["fit_of", "top_fields"]
-
 _Fit = Callable[[Any], None]
 _HINT: Final = "-type"  # the key with which a dict names its branch of a union
 _EXACT: Final[Mapping[str, tuple[type[Any], ...]]] = {

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from streams_py.errors import RegistryUnavailableError, StreamsError
 
-__all__ = ["checked"]
-
 _REFERENCES_MAX: Final = 1000
 """Maximum number of references of one schema, including indirect ones. A schema referenced twice counts twice."""
 

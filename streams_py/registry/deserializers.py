@@ -16,8 +16,6 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from streams_py.registry.avro_bounds import bounds_of
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = ["BoundedAvroDeserializer", "ExactProtobufDeserializer"]
-
 _ID_SETTING = "schema.id.deserializer"
 
 

@@ -16,8 +16,6 @@ from streams_py.serdes.json_text import exact_text, parse
 from streams_py.serdes.members import written_names
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = ["Format", "avro_format", "json_schema_format", "protobuf_format"]
-
 
 @dataclass(frozen=True, slots=True)
 class Format:

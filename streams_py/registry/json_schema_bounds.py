@@ -21,8 +21,6 @@ from jsonschema import _keywords, _legacy_keywords, _utils, validators
 from streams_py.serdes.round_trips import UnfitError
 from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExceededError
 
-__all__ = ["STEPS_MAX", "BoundedValidator"]
-
 STEPS_MAX: Final = 5_000_000
 """Budget of one record, some seconds. It is enough for a million keywords, and so for a valid record of 10 MB."""
 _KEYWORD: Final = 5

@@ -21,8 +21,6 @@ from streams_py.config.secrets import redact
 from streams_py.errors import RegistryError, RegistryUnavailableError
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["GuardedRequests", "bound_answers"]
-
 _PAUSE_S = 0.5
 _PAUSE_MAX_S = 5.0
 _REFUSED = {401: "the credentials are not valid", 403: "the credentials do not permit it"}

@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from streams_py.serdes.serde import Serde
 
-__all__ = ["BOOL", "BYTES", "FLOAT32", "FLOAT64", "INT16", "INT32", "INT64", "STRING", "UUID", "VOID", "string"]
-
 T = TypeVar("T")
 
 _UUID_TEXT_LENGTH = 36

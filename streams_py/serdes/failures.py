@@ -12,8 +12,6 @@ from streams_py.errors import SerializationError
 from streams_py.serdes.reasons import reason_of
 from streams_py.serdes.serde import Serde
 
-__all__ = ["cannot_decode", "cannot_encode"]
-
 _SHOWN_BYTES_MAX = 64
 
 

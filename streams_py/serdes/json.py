@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["JSON", "ClassForm", "json"]
-
 T = TypeVar("T")
 
 _ERRORS_SHOWN = 5

@@ -20,18 +20,6 @@ from typing import Any, NoReturn
 
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = [
-    "certain_encoder",
-    "decoder",
-    "encoder",
-    "exact",
-    "exact_text",
-    "has_msgspec",
-    "has_orjson",
-    "parse",
-    "refuse_non_finite",
-]
-
 _NOT_FINITE = "NaN and Infinity have no JSON form"
 # Strings are matched first, so that only exponents in numbers are found.
 _SMALL_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?)(\d)(?:\.(\d+))?e-0(\d)')

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from streams_py.serdes.serde import Serde, SerdeDefaults
 
-__all__ = ["list_of"]
-
 T = TypeVar("T")
 
 _FIXED_SIZE = 0

@@ -13,17 +13,6 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-__all__ = [
-    "accepted_names",
-    "certain",
-    "has_floats",
-    "member_names",
-    "names_read",
-    "needs_round_trip_mode",
-    "without_extras",
-    "written_names",
-]
-
 Check = Callable[[Any], bool]
 
 _SAFE_CONFIG: Final = frozenset({

@@ -10,8 +10,6 @@ from streams_py.errors import ConfigError
 from streams_py.serdes.round_trips import UnfitError, lost
 from streams_py.serdes.serde import Serde
 
-__all__ = ["MsgspecSerde", "is_struct", "msgpack"]
-
 T = TypeVar("T")
 
 

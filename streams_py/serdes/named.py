@@ -12,8 +12,6 @@ from streams_py.serdes.json import JSON
 from streams_py.serdes.serde import Serde
 from streams_py.system.printable import text_of
 
-__all__ = ["SERDE_NAMES", "resolve_serde"]
-
 _BY_NAME: dict[str, Serde[Any]] = {
     "bool": BOOL,
     "bytes": BYTES,

@@ -17,8 +17,6 @@ from streams_py.errors import StreamsError
 from streams_py.serdes.round_trips import UnfitError
 from streams_py.system.printable import printable
 
-__all__ = ["cause_of", "is_without_values", "reason_of"]
-
 _OURS: Final = "streams_py."
 _QUOTED: Final = re.compile(r"'.*'", re.DOTALL)
 _NAMED: Final = re.compile(r"(unknown field) `.*`", re.DOTALL)

@@ -9,8 +9,6 @@ import dataclasses
 from collections import deque
 from typing import Any
 
-__all__ = ["UnfitError", "lost"]
-
 _SCALARS = (int, float, str, bytes)
 _MISSING = object()
 

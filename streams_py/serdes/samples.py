@@ -15,8 +15,6 @@ from uuid import UUID
 
 from streams_py.serdes.members import names_read
 
-__all__ = ["samples"]
-
 _ALTERNATIVES_MAX: Final = 64
 _DEPTH_MAX: Final = 20
 _VALUES: Final[Mapping[str, list[Any]]] = {

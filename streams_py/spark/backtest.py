@@ -42,8 +42,6 @@ from streams_py.telemetry.delta import delta_files, is_delta
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "score_rows"]
-
 _ROWS_PER_PARTITION: Final = 500
 _ROWS_PER_WAVE: Final = 4_000
 _WAVES_MAX: Final = 16

@@ -30,8 +30,6 @@ from streams_py.backtest.summary import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["summarise_on_spark"]
-
 
 def summarise_on_spark(
     spark: SparkSession,

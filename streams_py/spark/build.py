@@ -34,8 +34,6 @@ from streams_py.telemetry.schemas import LIVE, STATE_TABLE, TABLES, columns_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["bronze_of", "build", "fold_batches", "fold_events", "placed", "read_of", "refused_of", "tables_of"]
-
 _FOLDED: Final = "table string, group string, day int, row string, is_open boolean"
 _FOLDED_ARROW: Final[Any] = pa.schema(
     [("table", pa.string()), ("group", pa.string()), ("day", pa.int32()), ("row", pa.string()), ("is_open", pa.bool_())]

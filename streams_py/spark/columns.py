@@ -29,16 +29,6 @@ from streams_py.ports import Headers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "ARROW_SCHEMA",
-    "HEADERS",
-    "SCHEMA",
-    "SPARK_HEADERS",
-    "headers_column",
-    "record_batch",
-    "with_headers_for_python",
-]
-
 SPARK_HEADERS: Final = "array<struct<key: string, value: binary>>"
 """The type of headers in Spark's DDL. :data:`HEADERS` is the same for Arrow."""
 SCHEMA: Final = (

@@ -17,8 +17,6 @@ from typing import Any, Final
 from streams_py import errors
 from streams_py.errors import StreamsError
 
-__all__ = ["in_one_sentence", "lost_jvm", "sentence_of"]
-
 _log = logging.getLogger(__name__)
 
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)

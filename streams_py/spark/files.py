@@ -18,9 +18,6 @@ from streams_py.system.file_locks import LOCK_FILE, FileLock, LockHolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Folder", "check_shared"]
-
-
 _TRIED: Final = "is-it-shared"
 _FILES_MIN, _FILES_MAX = 16, 256
 """Bounds for the number of test files. Every machine should write some."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["end_jobs"]
-
 _WAIT_S: Final = 10.0
 _LOOK_S: Final = 0.1
 

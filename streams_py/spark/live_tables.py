@@ -17,8 +17,6 @@ from streams_py.telemetry.live import Live, look
 from streams_py.telemetry.order import Record
 from streams_py.telemetry.parquet import parquet_of, table_parquet
 
-__all__ = ["REFUSED", "LiveTables", "day_text", "with_places"]
-
 Row = dict[str, Any]
 
 REFUSED: Final = {"events_bad": BAD, "events_unknown": UNKNOWN}

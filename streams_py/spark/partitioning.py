@@ -19,8 +19,6 @@ import pyarrow as pa
 
 from streams_py.topology.partitioning import murmur2
 
-__all__ = ["murmur2_column", "partition_column"]
-
 _SEED: Final = 0x9747B28C
 _M: Final = np.uint32(0x5BD1E995)
 _COLUMNAR_BYTES_MAX: Final = 1024

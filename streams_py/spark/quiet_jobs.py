@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["quiet_jobs"]
-
 _ABOUT_FAILED_JOBS: Final = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.executor.Executor",

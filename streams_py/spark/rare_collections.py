@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["rare_collections"]
-
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 
 

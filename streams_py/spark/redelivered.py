@@ -16,8 +16,6 @@ from streams_py.spark.session import is_classic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["redelivered_counter", "redelivered_records"]
-
 _counters: Final[WeakKeyDictionary[Any, Any]] = WeakKeyDictionary()
 """SparkContext -> accumulator."""
 _lock: Final = threading.Lock()

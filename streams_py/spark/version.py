@@ -7,8 +7,6 @@ from typing import Final
 
 from streams_py.errors import ConfigError
 
-__all__ = ["check_same_version", "library_version"]
-
 _DISTRIBUTION: Final = "kafka-streams-py"
 
 

@@ -19,8 +19,6 @@ from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
-__all__ = ["BoundedPattern", "Steps", "StepsExceededError"]
-
 _DIRECT_MAX: Final = 1_000_000
 """Estimated steps up to which :mod:`re` searches. It takes about 10 ns for each."""
 _PER_STEP: Final = 100

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["SystemClock"]
-
 
 class SystemClock:
     """Wall clock, monotonic clock and sleep of this machine."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Final, Protocol
 
-__all__ = ["place_of", "wait_and_log"]
-
 _log = logging.getLogger("streams_py")
 
 _FIRST_LOG_S: Final = 2.0

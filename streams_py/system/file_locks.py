@@ -21,8 +21,6 @@ from streams_py.errors import ConfigError
 from streams_py.system.forks import when_forked
 from streams_py.system.private_files import open_file
 
-__all__ = ["LOCK_FILE", "FileLock", "LockHolder", "alone"]
-
 LOCK_FILE: Final = ".lock"
 """Name of the lock file in a folder that is locked as a whole."""
 

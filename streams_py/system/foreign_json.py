@@ -10,8 +10,6 @@ import json
 from math import isfinite
 from typing import Any, NoReturn
 
-__all__ = ["loads"]
-
 
 def loads(text: str | bytes) -> Any:
     """Parse JSON text.

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar
 
-__all__ = ["end_without_destructors", "keep_undestroyed", "when_forked"]
-
 T = TypeVar("T")
 
 _actions: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()

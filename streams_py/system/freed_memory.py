@@ -14,8 +14,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["FreedMemory", "allocator_trim"]
-
 _log = logging.getLogger("streams_py")
 
 _INTERVAL_S: Final = 60.0

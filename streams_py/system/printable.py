@@ -13,18 +13,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = [
-    "Lines",
-    "PrintableArguments",
-    "json_printable",
-    "named",
-    "printable",
-    "printable_json",
-    "printable_lines",
-    "printable_values",
-    "text_of",
-]
-
 # C0 without tab, DEL and C1; directional marks and isolates; line and paragraph separators; surrogates; the byte order
 # mark; invisible tags. Joiners are allowed, because scripts and emoji need them.
 _UNSAFE: Final = re.compile(

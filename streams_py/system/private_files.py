@@ -26,19 +26,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = [
-    "FILE_MODE",
-    "FOLDER_MODE",
-    "UntrustedPathError",
-    "check_shared_folder",
-    "close_to_others",
-    "delete",
-    "is_temporary",
-    "make_folder",
-    "open_file",
-    "replace_file",
-]
-
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 _SHARED_FILE_MODE: Final = 0o666

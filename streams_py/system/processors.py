@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["usable_processors"]
-
 _CONTROL_GROUP: Final = Path("/sys/fs/cgroup")
 _BYTES_MAX: Final = 64
 

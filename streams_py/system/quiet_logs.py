@@ -6,8 +6,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["quiet_logs"]
-
 
 @contextmanager
 def quiet_logs(part: str = "streams_py", *, below: int = logging.CRITICAL + 1) -> Iterator[None]:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-__all__ = ["stop_signals", "wait_or_stop"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _DEFAULTS: Final = (signal.default_int_handler, signal.SIG_DFL)
 _SIGNAL_CHECK_S: Final = 0.5

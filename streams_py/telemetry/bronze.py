@@ -15,8 +15,6 @@ from streams_protocol import DecodeError
 from streams_py.events.codec import OtherVersion, decode_event
 from streams_py.events.model import ClientPart, RebalanceHeader, TasksPart
 
-__all__ = ["BAD", "BRONZE", "OK", "READ", "UNKNOWN", "bronze_batches"]
-
 OK: Final = "ok"
 UNKNOWN: Final = "unknown"
 BAD: Final = "bad"

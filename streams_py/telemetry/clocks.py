@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["Clocks"]
-
 _WINDOW_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
 

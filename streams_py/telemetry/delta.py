@@ -19,8 +19,6 @@ from streams_py.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_delta", "delta_files", "delta_settings", "is_delta"]
-
 _LOG: Final = "_delta_log"
 _REMEDY: Final = "install the delta-spark version for this PySpark, or use --format parquet"
 

@@ -23,8 +23,6 @@ from typing import Any
 from streams_py.events.model import Envelope, TaskEvent
 from streams_py.telemetry.clocks import Clocks
 
-__all__ = ["Downtimes"]
-
 Row = dict[str, Any]
 
 

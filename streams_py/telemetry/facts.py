@@ -10,8 +10,6 @@ from streams_py.events.model import ClientPart, SubtopologySlice
 from streams_py.events.parts import WholeRebalance
 from streams_py.telemetry.ownership import lag_of
 
-__all__ = ["Facts"]
-
 _ACCEPTABLE_LAG: Final = "acceptable.recovery.lag"
 _DEFAULT_ACCEPTABLE_LAG: Final = 10_000
 

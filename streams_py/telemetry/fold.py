@@ -35,8 +35,6 @@ from streams_py.telemetry.restores import Restores
 from streams_py.telemetry.schemas import STATE_TABLE
 from streams_py.telemetry.warmups import Warmups
 
-__all__ = ["GroupFold", "Output", "day_of"]
-
 Row = dict[str, Any]
 
 _RECENT: Final = 64

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from streams_py.events.model import Sample
 
-__all__ = ["HotTasks"]
-
 Row = dict[str, Any]
 
 _WINDOW_MS: Final = 600_000

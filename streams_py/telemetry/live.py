@@ -20,8 +20,6 @@ from typing import Any, Final, NamedTuple
 from streams_py.telemetry.fold import GroupFold, Output
 from streams_py.telemetry.order import Key, Record, in_order
 
-__all__ = ["Live", "Look", "look"]
-
 _WAIT_FOR_PARTS_MS: Final = 60_000
 """How long, in the topic's time, the fold waits for the missing parts of a rebalance."""
 _TAIL_MAX: Final = 2_000

@@ -8,8 +8,6 @@ from typing import Any
 
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["marker_in", "marker_text"]
-
 
 def marker_text(marker: Mapping[str, Any]) -> str:
     """Return the content of the marker's file."""

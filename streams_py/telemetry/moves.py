@@ -25,8 +25,6 @@ from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
 from streams_py.telemetry.ownership import Ownership
 
-__all__ = ["moves", "unknown_base"]
-
 Row = dict[str, Any]
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Key", "Record", "in_order"]
-
 
 class Record(NamedTuple):
     """A valid event of the group.

@@ -17,8 +17,6 @@ from streams_py.events.model import ClientPart
 from streams_py.events.parts import WholeRebalance
 from streams_py.events.taskset import format_task_set, parse_task_set
 
-__all__ = ["Ownership", "lag_of", "ownership_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ownership:

@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 
 from streams_py.telemetry.schemas import columns_of
 
-__all__ = ["parquet_of", "table_parquet"]
-
 _KINDS: Final[dict[str, Any]] = {
     "string": pa.string(),
     "int": pa.int32(),

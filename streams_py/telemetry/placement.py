@@ -11,8 +11,6 @@ from streams_py.events.model import ClientPart
 from streams_py.telemetry.facts import Facts
 from streams_py.telemetry.ownership import Ownership
 
-__all__ = ["balance", "balance_summary", "placements", "spread"]
-
 Row = dict[str, Any]
 
 _RACK: Final = "rack"

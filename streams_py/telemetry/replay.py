@@ -14,8 +14,6 @@ from typing import Any, Final
 from streams_py.events.fields import write_record
 from streams_py.events.parts import WholeRebalance
 
-__all__ = ["canonical_input", "input_hash", "weighed"]
-
 _VERSION: Final = 1
 _WEIGHT_DIGITS: Final = 2
 _PART_FIELDS: Final = ("rebalance_id", "part", "parts", "slice", "slices")

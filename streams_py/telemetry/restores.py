@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from streams_py.events.model import Envelope, TaskEvent
 
-__all__ = ["Restores"]
-
 Row = dict[str, Any]
 
 _ENDS: Final = frozenset({"suspended", "revoked", "closed", "lost", "corrupted", "demoted"})

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["LIVE", "STATE_TABLE", "TABLES", "Table", "columns_of"]
-
 
 class Table(NamedTuple):
     """A table. ``key`` names the columns that identify a row within group and day. ``columns`` is Spark's DDL."""

@@ -15,8 +15,6 @@ from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
 from streams_py.telemetry.ownership import Ownership
 
-__all__ = ["Warmups"]
-
 Row = dict[str, Any]
 
 

@@ -36,8 +36,6 @@ from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.topology import Topology
 
-__all__ = ["InputTopic", "OutputTopic", "TopologyTestDriver"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -30,8 +30,6 @@ from streams_py.topology.declare.nodes import SourceNode
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
-__all__ = ["InProcessTasks", "WholeTopology"]
-
 
 @dataclass(frozen=True, slots=True)
 class WholeTopology:

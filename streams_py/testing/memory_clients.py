@@ -14,8 +14,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, ProductionError, TaskMigratedError
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["ManualClock", "MemoryProducer", "MemoryRecord"]
-
 _Headers = list[tuple[str, bytes | None]]
 _CREATE_TIME = 1  # confluent-kafka's TIMESTAMP_CREATE_TIME
 

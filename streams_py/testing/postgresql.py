@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
-__all__ = ["NoPostgresqlError", "postgresql_server"]
-
 
 class NoPostgresqlError(Exception):
     """PostgreSQL is not installed."""

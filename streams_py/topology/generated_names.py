@@ -15,8 +15,6 @@ from streams_py.topology.declare.names import changelog_topic
 from streams_py.topology.declare.nodes import SourceNode
 from streams_py.topology.topology import Topology
 
-__all__ = ["check_generated_names", "generated_names"]
-
 _GENERATED: Final = re.compile(r"(?:KSTREAM|KTABLE|COGROUPKSTREAM)-.*[0-9]{10}|.*-STATE-STORE-[0-9]{10}")
 _log = logging.getLogger("streams_py")
 

@@ -12,8 +12,6 @@ from streams_py.topology.formats.change_serde import ChangeSerde
 from streams_py.topology.formats.foreign_keys import ResponseSerde
 from streams_py.topology.topology import Topology
 
-__all__ = ["check_serdes"]
-
 
 def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
     """Raise ConfigError for the first source, sink or store without a serde.

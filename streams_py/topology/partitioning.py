@@ -16,8 +16,6 @@ from __future__ import annotations
 from struct import iter_unpack
 from typing import Final
 
-__all__ = ["murmur2", "partition_for"]
-
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF

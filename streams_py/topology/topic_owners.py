@@ -17,8 +17,6 @@ from typing import Final
 
 from streams_py.topology.declare.names import internal_topics
 
-__all__ = ["Owner", "OwnerOfTopic", "owners_of"]
-
 _GENERATED: Final = re.compile(r"(?:KSTREAM|KTABLE|COGROUPKSTREAM)-[A-Z-]+-\d{10}(?:-[a-z-]+)?")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NotSupportedCaseError"]
-
 
 class NotSupportedCaseError(Exception):
     """The case needs a feature that this library does not have; the text names it."""

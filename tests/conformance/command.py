@@ -24,8 +24,6 @@ from typing import Any, TypeAlias
 from streams_py.system.quiet_logs import quiet_logs
 from tests.conformance.case import NotSupportedCaseError
 
-__all__ = ["FileResult", "check_file", "main", "vector_files"]
-
 Case: TypeAlias = dict[str, Any]
 Check: TypeAlias = Callable[[Case], "str | None"]
 

@@ -18,24 +18,6 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement, RackOptimiser
 
-__all__ = [
-    "Case",
-    "Places",
-    "client_racks",
-    "configs_of",
-    "difference",
-    "end_offset_sums",
-    "ideal_spread",
-    "inconsistency",
-    "partitions_of",
-    "places_of",
-    "places_of_entries",
-    "problem_of",
-    "spread_of",
-    "state_of",
-    "traffic",
-]
-
 Case: TypeAlias = dict[str, Any]
 Places: TypeAlias = dict[str, dict[str, list[str]]]  # {process_id: {"active": [...], "standby": [...]}} as in the files
 

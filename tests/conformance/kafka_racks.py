@@ -17,8 +17,6 @@ from typing import Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.problem import Tags
 
-__all__ = ["KafkaOptimiser", "kafka_optimiser_for"]
-
 _SOURCE: Final = -1
 _ROUNDS_MAX: Final = 4
 

@@ -55,8 +55,6 @@ from tests.conformance.leader_equivalence import (
     info_fields,
 )
 
-__all__ = ["run_leader_case", "run_threads_case"]
-
 # Java class -> how our error for the same failure is recognised.
 _EXCEPTIONS: Final[Mapping[str, Callable[[Exception], bool]]] = {
     "java.nio.BufferUnderflowException": lambda e: isinstance(e, DecodeError),

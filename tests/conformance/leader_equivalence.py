@@ -27,18 +27,6 @@ from streams_py.cli.groups.leader_cases import Case, RecordedCluster, RecordedEx
 from streams_py.leader.observation import Decided, Fact, Gathered
 from streams_py.ports import AdminError, MemberAssignment
 
-__all__ = [
-    "DifferentError",
-    "Entry",
-    "Plan",
-    "check_equal",
-    "compare_costs",
-    "compare_delivery",
-    "compare_loosely",
-    "host_fields",
-    "info_fields",
-]
-
 
 class DifferentError(Exception):
     """The case does not hold; the text says why."""

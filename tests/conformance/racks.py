@@ -31,8 +31,6 @@ from tests.conformance.decision_cases import (
     traffic,
 )
 
-__all__ = ["run_optimiser_case", "run_rack_case"]
-
 
 class _DifferentError(Exception):
     """The assignor called the optimiser otherwise than recorded."""

@@ -23,8 +23,6 @@ from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.conformance.store_rows import rows_of
 
-__all__ = ["run_topology_run"]
-
 Case: TypeAlias = Mapping[str, Any]
 _Row: TypeAlias = dict[str, Any]
 

@@ -9,8 +9,6 @@ from typing import Any
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.formats.join_serdes import JoinSideKeySerde
 
-__all__ = ["rows_of"]
-
 
 def rows_of(store: Any, builder: StoreBuilder) -> list[list[Any]]:
     """One row per entry; of the store of an outer join one per waiting record."""

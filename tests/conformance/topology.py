@@ -15,8 +15,6 @@ from streams_py.topology.physical.metadata import SubtopologyTopics, TopologyMet
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, Program, program_of
 
-__all__ = ["run_describe_case"]
-
 _CHOOSER = re.compile(r"\(extractor class: .*\)$", re.MULTILINE)
 _ARROW = re.compile(r"^( *(?:-->|<--) )(.*)$")
 _LIST = re.compile(r"^(.*\((?:stores|topics): \[)(.*)(\]\))$")

@@ -22,8 +22,6 @@ from streams_py.topology.topology import Topology
 from tests.conformance.programs import Program, all_programs
 from tests.conformance.programs.registry import descriptions
 
-__all__ = ["Pair", "pairs"]
-
 _GENERATED = re.compile(r".*\d{10}.*")
 
 

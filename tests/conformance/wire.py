@@ -62,8 +62,6 @@ from tests.conformance.wire_case import (
 )
 from tests.conformance.wire_case_connect import check_connect, check_connect_bad
 
-__all__ = ["WIRE_KINDS", "run_wire_case", "wire_kind"]
-
 
 def run_wire_case(kind: str, case: dict[str, object]) -> str | None:
     """Check one case of a format from :data:`WIRE_KINDS`: None when it holds, else a short reason.

@@ -12,30 +12,6 @@ from typing import NoReturn
 
 from streams_protocol import DecodeError, NotAllowedDecodeError, TaskId, TopicPartition
 
-__all__ = [
-    "Case",
-    "DifferentError",
-    "as_bytes",
-    "as_int",
-    "as_list",
-    "as_object",
-    "as_optional_bytes",
-    "as_optional_str",
-    "as_partition",
-    "as_partitions",
-    "as_str",
-    "as_task",
-    "canonical_bytes",
-    "check_refusal",
-    "fail",
-    "json_text",
-    "must_accept",
-    "same",
-    "same_bytes",
-    "same_fields",
-    "task_json",
-]
-
 Case = Mapping[str, object]
 
 

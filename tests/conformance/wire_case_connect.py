@@ -31,8 +31,6 @@ from tests.conformance.wire_case import (
     same_fields,
 )
 
-__all__ = ["check_connect", "check_connect_bad"]
-
 _UNORDERED: Final = ("connectors", "tasks", "revoked_connectors", "revoked_tasks")
 
 

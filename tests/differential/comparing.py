@@ -12,8 +12,6 @@ from streams_py.testing.in_process import InProcessTasks
 from tests.unit.topology.drawn_programs import build
 from tests.unit.topology.recorded_runs import by_topic, feed, in_one_order
 
-__all__ = ["JavaPeer", "difference", "restarts_change"]
-
 _FAULTS_OF_JAVA = (
     # A window whose aggregate was deleted in the record cache stops Kafka Streams' emission on close.
     '"next.value" is null',

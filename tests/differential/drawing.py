@@ -9,8 +9,6 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-__all__ = ["draw"]
-
 _PREDICATES: Final = ("hasa", "hasb", "keya", "nonnull", "nox", "bothnn")
 _VALUES: Final = ("upper", "sharp", "noc", "show", "kv")
 _PAIRS: Final = ("firstv", "kfirst", "swap", "same", "nullk", "nullv")

@@ -9,8 +9,6 @@ from pathlib import Path
 from streams_py.testing.broker import KAFKA_VERSION, NoBrokerError
 from streams_py.testing.broker.jars import java_path
 
-__all__ = ["java_command"]
-
 _HERE = Path(__file__).parent
 _PROGRAM = "DrawnPrograms"
 

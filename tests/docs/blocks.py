@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CODE", "Block", "Comment", "parts_of"]
-
 CODE: Final = {"python", "sh", "toml", "properties", "yaml", "json", "java", "dockerfile"}
 """Languages that are checked; ``text`` and blocks without a language are pictures."""
 

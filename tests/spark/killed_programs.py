@@ -24,8 +24,6 @@ from streams_py.spark.history.progress import StageReports
 from streams_py.spark.session import spark_session
 from tests.spark.vector_runs import check_program
 
-__all__: list[str] = []
-
 _PARTITIONS = 8
 _EXECUTOR_EVERY = 8
 """In the stages of every n-th program the executor is killed, too."""

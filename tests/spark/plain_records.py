@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
-__all__ = ["KINDS", "Plain", "plain_records", "written"]
-
 _PATIENCE_S: Final = 120
 
 

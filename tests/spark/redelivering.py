@@ -20,8 +20,6 @@ from streams_py.spark import register, run
 from streams_py.spark.redelivered import redelivered_records
 from streams_py.spark.session import spark_session
 
-__all__: list[str] = []
-
 _PROGRAM = """
 from streams_py import StreamsBuilder, serdes
 

@@ -19,8 +19,6 @@ from typing import Final
 
 import pyspark
 
-__all__ = ["Driver", "Standalone"]
-
 _HOME: Final = Path(pyspark.__file__).parent
 _REPOSITORY: Final = Path(__file__).parents[2]
 _STARTED_S: Final = 120.0

@@ -32,8 +32,6 @@ from streams_py.history.cluster import HistoryCluster
 from streams_py.spark.history import run as running
 from streams_py.spark.history import sinks, warm_start
 
-__all__: list[str] = []
-
 _TRANSACTION_RECORDS = 3
 _ROWS_BEFORE = 8
 

@@ -17,8 +17,6 @@ import typer
 from streams_py.cli.spark.history import add_to
 from streams_py.spark.history import compare
 
-__all__: list[str] = []
-
 _FOR_EVER_MS = 3_600_000
 
 

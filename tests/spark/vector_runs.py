@@ -13,8 +13,6 @@ from tests.recorded_programs import CONFIG, alive, given_of, topology_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_program"]
-
 _COLUMNS = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>"

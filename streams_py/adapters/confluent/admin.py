@@ -41,8 +41,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 from streams_py.ports.rights import GROUP, TOPIC, missing_right
 
-__all__ = ["ConfluentAdmin"]
-
 _log = logging.getLogger(__name__)
 
 _Item = TypeVar("_Item")

@@ -13,23 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup
 
-__all__ = [
-    "NO_ANSWER",
-    "NewestRecord",
-    "TopicRetention",
-    "cleanup_of",
-    "delete_retention_of",
-    "leader_epoch_of",
-    "newest_record_of",
-    "offset_of",
-    "partitions_of",
-    "retention_of",
-    "time_offset_of",
-    "topic_id_of",
-    "topics_of",
-    "whole_partitions",
-]
-
 _NO_TOPIC_ID: Final = "A" * 22
 """A topic id of zeros in base64, which Kafka's protocol uses for "no id"."""
 

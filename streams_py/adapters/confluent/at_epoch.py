@@ -7,8 +7,6 @@ from typing import Protocol
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["EpochRecordSender", "TransactionalRecordSender"]
-
 _Headers = list[tuple[str, bytes | None]] | None
 
 

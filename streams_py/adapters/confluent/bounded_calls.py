@@ -12,9 +12,6 @@ import queue
 import threading
 from collections.abc import Callable
 
-__all__ = ["BoundedCalls"]
-
-
 _Calls = queue.SimpleQueue[Callable[[], object] | None]
 
 

@@ -26,8 +26,6 @@ from confluent_kafka import KafkaError
 from streams_py.errors import StreamsError
 from streams_py.ports.outages import ClusterContact, contact_with
 
-__all__ = ["BrokerLog"]
-
 _log = logging.getLogger(__name__)
 
 _FIRST_INTERVAL_S: Final = 1.0

@@ -35,8 +35,6 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import Admin
 from streams_py.system.quiet_logs import quiet_logs
 
-__all__ = ["ConfluentClients"]
-
 _P = TypeVar("_P", bound=ConfluentProducer)
 
 _MAX_BLOCK_MS: Final = 60_000

@@ -31,8 +31,6 @@ from streams_py.ports.record_headers import written_headers
 from streams_py.ports.rights import GROUP, TOPIC, missing_right
 from streams_py.system.printable import printable
 
-__all__ = ["ConfluentConnectClients"]
-
 _ADMIN_S: Final = 30.0
 _EPOCH_S: Final = 60.0
 _FULL_POLL_S: Final = 0.1

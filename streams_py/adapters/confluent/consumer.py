@@ -45,8 +45,6 @@ from streams_py.ports.rights import TOPIC, missing_right
 if TYPE_CHECKING:
     from streams_py.adapters.confluent.settings import Settings
 
-__all__ = ["ConfluentConsumer"]
-
 _log = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S: Final = 1.0

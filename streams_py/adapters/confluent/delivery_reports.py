@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError, Message
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.refusals import Known
 
-__all__ = ["Report", "Reports"]
-
 Report: TypeAlias = Callable[..., Any]
 """``report(error or None, message, known=None)``. ``known`` has the data that a failed record's message lacks."""
 

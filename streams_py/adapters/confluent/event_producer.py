@@ -18,8 +18,6 @@ from streams_py.adapters.confluent.settings import Settings, producer_settings_o
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 
-__all__ = ["ConfluentEventProducer", "event_producer_settings"]
-
 _CRITICAL: Final = 2  # librdkafka's log_level, as in syslog
 _OURS: Final[Mapping[str, str]] = {
     "acks": "1",

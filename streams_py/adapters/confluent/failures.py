@@ -10,8 +10,6 @@ from streams_py.errors import BrokerUnavailableError, ProductionError, RefusedRe
 from streams_py.ports import AdminError, AdminErrorKind
 from streams_py.ports.rights import CLUSTER, TOPIC, missing_right
 
-__all__ = ["FATAL", "SPOILED", "admin_error", "broker_away", "error_of", "is_refusal", "is_unreachable", "send_error"]
-
 FATAL: Final = (KafkaException, SystemError, AttributeError)
 """Exceptions that ``poll`` and ``flush`` of a failed producer raise. The binding may lose the KafkaException
 (SystemError), or call a report function while the exception is pending, where attribute access fails (AttributeError).

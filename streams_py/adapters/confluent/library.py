@@ -14,8 +14,6 @@ import confluent_kafka.cimpl
 
 from streams_py.errors import UnsupportedOperationError
 
-__all__ = ["Signatures", "librdkafka"]
-
 Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
 """Function name -> (result type, argument types), as ctypes types."""
 

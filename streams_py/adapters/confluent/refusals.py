@@ -27,8 +27,6 @@ from confluent_kafka import KafkaError, Message
 from streams_py.adapters.confluent.failures import is_refusal
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError
 
-__all__ = ["Failure", "Known", "LeftOutRecords", "Refusals", "named_by_broker"]
-
 Known: TypeAlias = "tuple[int, Sequence[tuple[str, bytes | None]] | None]"
 """Timestamp (ms) and headers of a record, which librdkafka's report of a failed record lacks."""
 

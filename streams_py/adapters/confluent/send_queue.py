@@ -13,8 +13,6 @@ from confluent_kafka import Producer
 
 from streams_py.adapters.confluent.settings import Settings
 
-__all__ = ["SendQueue", "waiting_records"]
-
 _MIN: Final = {"queue.buffering.max.messages": 20_000, "queue.buffering.max.kbytes": 4_096}
 """Smallest queue: with Kafka's linger time, enough for 200,000 small records or 40 MB per second."""
 _STABLE_FLUSHES: Final = 3

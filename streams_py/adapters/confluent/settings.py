@@ -28,19 +28,6 @@ from streams_py.config.keys import is_secret
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
-__all__ = [
-    "Settings",
-    "admin_settings",
-    "at_least_once_settings",
-    "chooses_delivery_timeout",
-    "consumer_settings",
-    "producer_settings",
-    "producer_settings_of",
-    "rejected_setting",
-    "transactional_settings",
-    "warn_overruled",
-]
-
 _log = logging.getLogger(__name__)
 
 Settings = dict[str, Any]

@@ -19,8 +19,6 @@ from typing import Final
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["Doubt", "Remedy", "Silence", "Stalls"]
-
 _SILENCE_S: Final = 30.0
 """Time without a record before the logs are checked, in seconds; doubled each time that a new client did not help."""
 _SILENCE_MAX_S: Final = 600.0

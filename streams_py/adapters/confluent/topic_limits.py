@@ -18,8 +18,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.settings import Settings
 
-__all__ = ["TopicLimits"]
-
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 3.0

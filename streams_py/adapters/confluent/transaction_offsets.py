@@ -25,8 +25,6 @@ from streams_py.adapters.confluent.library import Signatures, librdkafka
 from streams_py.errors import ConfigError, UnsupportedOperationError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
-__all__ = ["check_access", "send_offsets"]
-
 
 class _Entry(ctypes.Structure):
     """``rd_kafka_topic_partition_t``, public in librdkafka's header."""

@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError
 
 from streams_py.ports.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
-__all__ = ["missing_transaction_right"]
-
 _BACKFILL: Final = "-backfill-"
 _OWN_PART: Final = re.compile(rf"[0-9a-f-]{{36}}-\d+$|(?<={_BACKFILL})[0-9a-f]{{12}}-\d+_\d+$")
 """The end of a transactional id that is specific to a stream thread or to a task of a backfill. ``<application.id>-``

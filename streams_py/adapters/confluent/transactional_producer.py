@@ -53,8 +53,6 @@ from streams_py.adapters.confluent.transaction_rights import missing_transaction
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
-__all__ = ["ConfluentTransactionalProducer"]
-
 _log = logging.getLogger(__name__)
 
 _STEP_S: Final = 5.0

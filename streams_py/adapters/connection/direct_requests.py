@@ -12,8 +12,6 @@ from streams_py.adapters.connection import kafka_answers  # noqa: F401  # isort:
 from kafka import KafkaAdminClient
 from kafka.protocol.metadata import CoordinatorType
 
-__all__ = ["DirectRequests"]
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["read_exactly"]
-
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
     """Read ``size`` bytes.

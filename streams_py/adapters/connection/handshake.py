@@ -36,8 +36,6 @@ from streams_py.adapters.security.settings import Mechanism, SecurityProtocol, S
 from streams_py.adapters.security.tls import tls_context
 from streams_py.errors import BrokerUnavailableError, ConfigError
 
-__all__ = ["check_admitted", "refusal"]
-
 _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE, _AUTHENTICATION_FAILED = 33, 34, 58
 _TLS_ALERT: Final = b"\x15\x03"
 _ANSWER_BYTES_MAX: Final = 1 << 20

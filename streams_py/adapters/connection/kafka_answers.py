@@ -21,8 +21,6 @@ with warnings.catch_warnings():
     from kafka import KafkaAdminClient, KafkaProducer  # noqa: F401
     from kafka.protocol.api_header import ResponseClassRegistry
 
-__all__ = ["answer_classes"]
-
 _GROUP_PROTOCOL: Final = frozenset({3, 8, 9, 10, 11, 12, 13, 14, 17, 18, 36})
 """API keys of the metadata, offset, coordinator, group, login and version requests."""
 

@@ -23,8 +23,6 @@ from streams_py.adapters.security.kafka_python import kafka_python_security
 from streams_py.adapters.security.settings import SecuritySettings
 from streams_py.errors import BrokerUnavailableError, ProductionError
 
-__all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
-
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _GONE: Final = (UnknownMemberIdError.errno, FencedInstanceIdError.errno)
 """Error codes that mean success: the member is unknown, or another member has replaced it."""

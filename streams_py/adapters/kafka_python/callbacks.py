@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 
 from kafka.future import Future
 
-__all__ = ["CallbackInbox"]
-
 T = TypeVar("T")
 
 _ALIVE_S = 1.0

@@ -23,8 +23,6 @@ from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, S
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports.rights import GROUP, missing_right
 
-__all__ = ["ConnectCoordinator"]
-
 _FINAL_ERRORS: Final = (
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,

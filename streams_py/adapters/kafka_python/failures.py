@@ -11,8 +11,6 @@ from kafka import errors as kafka_errors
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
 from streams_py.ports.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
-__all__ = ["is_retriable", "translated", "with_retries"]
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ from kafka.util import Timer
 
 from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 
-__all__ = ["Leaving"]
-
 _ID_WAIT_MS: Final = 2_000
 _CHECK_S: Final = 0.01
 

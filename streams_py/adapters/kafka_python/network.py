@@ -18,8 +18,6 @@ from kafka import errors as kafka_errors
 
 from streams_py.system.printable import named
 
-__all__ = ["close_client", "close_with_dead_tasks", "revive_refresh", "wait_for"]
-
 _log = logging.getLogger(__name__)
 
 

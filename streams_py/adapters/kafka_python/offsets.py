@@ -25,16 +25,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigrated
 from streams_py.ports import CommittedOffsets, OffsetAndMetadata
 from streams_py.system.printable import named
 
-__all__ = [
-    "answered_offsets",
-    "check_all_committed",
-    "check_topics_allowed",
-    "commit_owned",
-    "fetch_committed",
-    "send_offset_fetch",
-    "unstable_partitions",
-]
-
 _NOTHING_COMMITTED: Final = -1
 _OFFSET_FETCH_VERSION_MAX: Final = 8
 

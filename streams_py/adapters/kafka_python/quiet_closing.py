@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["QuietClosing"]
-
 
 class QuietClosing:
     """Mixin for a coordinator of kafka-python. Runs on the network thread."""

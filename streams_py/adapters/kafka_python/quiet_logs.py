@@ -20,8 +20,6 @@ from typing import Final
 
 from kafka import errors as kafka_errors
 
-__all__ = ["limit_library_logs"]
-
 _LIBRARY_LOGGERS: Final = (
     "kafka.net.manager",
     "kafka.net.connection",

@@ -16,8 +16,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Session"]
-
 
 class Session:
     """The session of one member."""

@@ -22,8 +22,6 @@ from streams_py.adapters.security.kafka_python import kafka_python_security
 from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
-__all__ = ["membership_settings"]
-
 _log = logging.getLogger(__name__)
 
 _INTEGERS: Final = {

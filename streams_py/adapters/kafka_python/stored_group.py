@@ -17,8 +17,6 @@ from kafka import errors as kafka_errors
 
 from streams_py.system.printable import printable
 
-__all__ = ["GroupNotStoredError", "StoredGroup"]
-
 _log = logging.getLogger(__name__)
 
 _TOO_LARGE_BYTES: Final = 1_000_000

@@ -8,8 +8,6 @@ from streams_py.adapters.security.settings import SecuritySettings
 from streams_py.adapters.security.tls import tls_context
 from streams_py.adapters.security.token_source import KeptTokens
 
-__all__ = ["kafka_python_settings", "librdkafka_settings"]
-
 _FIRST_TOKEN_S: Final = 8.0
 """Time for retries of one call, in seconds: confluent-kafka gives up creating a client after 10 s without a token."""
 

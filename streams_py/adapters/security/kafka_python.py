@@ -13,8 +13,6 @@ from streams_py.adapters.security.settings import SecuritySettings, TokenSource
 from streams_py.adapters.security.token_source import KeptTokens
 from streams_py.errors import BrokerUnavailableError
 
-__all__ = ["kafka_python_security"]
-
 
 def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
     """Return keyword arguments for kafka-python's clients."""

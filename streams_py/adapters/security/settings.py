@@ -28,16 +28,6 @@ from typing import Final
 from streams_py.errors import ConfigError
 from streams_py.system.printable import named
 
-__all__ = [
-    "SECURITY_PREFIXES",
-    "Mechanism",
-    "SecurityProtocol",
-    "SecuritySettings",
-    "TokenSource",
-    "is_security_key",
-    "parse_security",
-]
-
 TokenSource = Callable[[], tuple[str, float]]
 """A function that returns an OAUTHBEARER token and its expiry in seconds since the epoch. Client threads call it."""
 

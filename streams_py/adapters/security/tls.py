@@ -17,8 +17,6 @@ from streams_py.errors import ConfigError
 if TYPE_CHECKING:
     from streams_py.adapters.security.settings import SecuritySettings
 
-__all__ = ["server_tls_context", "tls_context"]
-
 
 def tls_context(security: SecuritySettings) -> ssl.SSLContext:
     """Build a client's TLS context. Raises ConfigError when the key material cannot be used."""

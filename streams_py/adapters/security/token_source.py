@@ -16,8 +16,6 @@ from typing import Final
 
 from streams_py.errors import BrokerUnavailableError
 
-__all__ = ["KeptTokens"]
-
 _log = logging.getLogger("streams_py")
 
 _RETRY_S: Final = 60.0

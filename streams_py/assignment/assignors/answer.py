@@ -17,8 +17,6 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignedTask, KafkaStreamsAssignment, TaskAssignment, TaskType
 from streams_py.errors import AssignorError
 
-__all__ = ["described", "trusted_answer"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _ENTRIES_MAX: Final = 1_000_000

@@ -16,8 +16,6 @@ from collections.abc import Callable
 
 from streams_py.assignment.assignors.cluster import Cluster
 
-__all__ = ["balance_active", "balance_standby"]
-
 
 def balance_active(cluster: Cluster) -> None:
     """Balance active tasks. No standbys may have been placed yet."""

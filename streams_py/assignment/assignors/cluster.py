@@ -14,8 +14,6 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.java_order import process_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 
-__all__ = ["Cluster", "reported_lags"]
-
 
 class Cluster:
     """Clients with their load, and stateful tasks with their hosts.

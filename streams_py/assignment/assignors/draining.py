@@ -16,8 +16,6 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput, Decision, Placement
 
-__all__ = ["DRAINING_TAG", "DrainingAssignor", "is_draining"]
-
 DRAINING_TAG: Final = "streams-py.draining"
 _YES: Final = "true"
 

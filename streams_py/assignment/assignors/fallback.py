@@ -12,8 +12,6 @@ from dataclasses import replace
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.problem import AssignmentProblem, Decision
 
-__all__ = ["FallbackPriorAssignor"]
-
 
 class FallbackPriorAssignor:
     """Keeps previous active tasks and requests a probing rebalance; ignores lags and racks."""

@@ -41,8 +41,6 @@ from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.ideal_spread import spread_total
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 
-__all__ = ["HighAvailabilityAssignor"]
-
 _TRAFFIC_COST: Final = 10
 _NON_OVERLAP_COST: Final = 1
 

@@ -11,8 +11,6 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanation
 from streams_py.assignment.problem import Note
 
-__all__ = ["HighAvailabilityExplanation"]
-
 
 class HighAvailabilityExplanation:
     """Records facts between the steps and builds the explanation; used only on request."""

@@ -37,8 +37,6 @@ from typing import NamedTuple, TypeAlias
 from streams_py.assignment.heap import is_heap, remove_at
 from streams_py.assignment.java_order import CHAINS_MATTER_MAX, buckets_by_size, table_buckets
 
-__all__ = ["MovementQueue", "enough_pushes"]
-
 
 class _Shape(Enum):
     """The shape of the array at the last known point."""

@@ -23,9 +23,6 @@ from streams_py.assignment.configs import ACCEPTABLE_RECOVERY_LAG_MAX
 from streams_py.assignment.heap import remove_at, rise
 from streams_py.errors import IllegalStateError
 
-__all__ = ["LagTable", "Movement", "MovementPlan"]
-
-
 _Behind: TypeAlias = tuple[int, int, int, "list[int] | None"]
 """(Number of caught-up clients, task, client that is behind, caught-up clients or None).
 

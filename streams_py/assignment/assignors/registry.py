@@ -22,18 +22,6 @@ from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyT
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError, TaskAssignmentError
 
-__all__ = [
-    "INTERNAL_TASK_ASSIGNOR_CLASS",
-    "TASK_ASSIGNOR_CLASS",
-    "AssignorChoice",
-    "assignor_name",
-    "built_in_assignor",
-    "call_assignor",
-    "choose_assignor",
-    "new_task_assignor",
-    "public_built_in",
-]
-
 TASK_ASSIGNOR_CLASS: Final = "task.assignor.class"
 INTERNAL_TASK_ASSIGNOR_CLASS: Final = "internal.task.assignor.class"
 

@@ -36,8 +36,6 @@ from streams_py.assignment.assignors.static_rules import StaticClient, StaticPla
 from streams_py.assignment.explanation import TaskExplanation
 from streams_py.errors import ConfigError
 
-__all__ = ["STATIC_TASKS_SPILL", "STATIC_TASKS_WARMUP", "StaticTaskAssignor"]
-
 STATIC_TASKS_SPILL: Final = "static.tasks.spill"
 STATIC_TASKS_WARMUP: Final = "static.tasks.warmup"
 

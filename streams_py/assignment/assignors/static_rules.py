@@ -25,8 +25,6 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.explanation import Rule
 
-__all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
-
 
 @dataclass(frozen=True, slots=True)
 class StaticClient:

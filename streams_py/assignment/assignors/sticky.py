@@ -33,13 +33,6 @@ from streams_py.assignment.rack_optimisation import (
     rack_strategy_set,
 )
 
-__all__ = [
-    "DEFAULT_STICKY_NON_OVERLAP_COST",
-    "DEFAULT_STICKY_TRAFFIC_COST",
-    "LegacyStickyAssignor",
-    "StickyTaskAssignor",
-]
-
 DEFAULT_STICKY_TRAFFIC_COST: Final = 1
 DEFAULT_STICKY_NON_OVERLAP_COST: Final = 10
 

@@ -39,8 +39,6 @@ from streams_py.assignment.java_order import (
 from streams_py.assignment.problem import Note, NoteKind
 from streams_py.errors import IllegalStateError
 
-__all__ = ["StickyClient", "StickyPlacement"]
-
 _Rank = tuple[float, int]  # load, then the tie-breaker
 
 

@@ -25,8 +25,6 @@ from streams_py.assignment.rack.flow import Arc, min_cost_flow
 from streams_py.assignment.rack.min_traffic import nothing_to_gain
 from streams_py.assignment.rack.transport import ARCS_MAX, NetworkTooLargeError, count_here, deal
 
-__all__ = ["balance_subtopology_moves", "cap"]
-
 
 def cap(tasks_of_client: int, tasks_of_group: int, all_tasks: int) -> int:
     """Return the maximum number of a sub-topology's tasks that a client may have."""

@@ -16,8 +16,6 @@ from collections.abc import Collection, Sequence
 from streams_py.assignment.problem import Tags
 from streams_py.assignment.rack.cost import Signatures
 
-__all__ = ["Copies"]
-
 
 class Copies:
     """Hosts of every task, by client number. Changes are made with :meth:`move`.

@@ -17,8 +17,6 @@ from typing import NamedTuple
 from streams_protocol.types import TaskId
 from streams_py.errors import IllegalStateError
 
-__all__ = ["Costs", "Signatures"]
-
 
 class Costs(NamedTuple):
     """Cost of a partition read from another rack, and of a moved task. Only the ratio matters."""

@@ -22,8 +22,6 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-__all__ = ["Arc", "min_cost_flow"]
-
 
 class Arc(NamedTuple):
     """An arc with a ``cost`` of at least 0 per unit and a ``capacity`` in units.

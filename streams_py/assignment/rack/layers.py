@@ -20,8 +20,6 @@ from streams_py.assignment.rack.copies import Copies
 from streams_py.assignment.rack.cost import Costs
 from streams_py.assignment.rack.transport import TaskKind, count_here, counts_after, moves_between
 
-__all__ = ["exchange_layers"]
-
 _ARCS_MAX: Final = 300_000  # above this number of arcs only pairs of clients are swapped
 
 

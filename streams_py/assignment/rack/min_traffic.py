@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from streams_py.assignment.rack.cost import Costs, Signatures
 from streams_py.assignment.rack.transport import TaskKind, count_here, counts_after, moves_between
 
-__all__ = ["min_traffic_moves", "nothing_to_gain", "signature_kinds"]
-
 
 def min_traffic_moves(
     signatures: Signatures, owners: Sequence[int], homes: Sequence[int], racks: int, costs: Costs

@@ -23,8 +23,6 @@ from streams_py.assignment.rack.standbys import exchange_standbys, moved_standby
 from streams_py.assignment.rack.transport import NetworkTooLargeError
 from streams_py.errors import IllegalStateError
 
-__all__ = ["NetworkOptimiser", "optimiser_for"]
-
 _log = logging.getLogger("streams_py.assignment")
 
 

@@ -18,8 +18,6 @@ from streams_py.assignment.rack.cost import Costs
 from streams_py.assignment.rack.layers import exchange_layers
 from streams_py.assignment.rack.swaps import swap_standbys
 
-__all__ = ["exchange_standbys", "moved_standbys"]
-
 _log = logging.getLogger("streams_py.assignment")
 
 _PAIRS_MAX: Final = 50_000

@@ -20,8 +20,6 @@ from typing import Final
 from streams_py.assignment.rack.copies import Copies
 from streams_py.assignment.rack.cost import Costs
 
-__all__ = ["ROUNDS_MAX", "swap_standbys"]
-
 ROUNDS_MAX: Final = 4  # as in Kafka, where nothing improved after the third round
 _CLASSES_MAX: Final = 64  # with more classes, bounds are stored by rack and ignore the separation rule
 _NEVER: Final = 1 << 62

@@ -26,8 +26,6 @@ from typing import Final, TypeAlias
 from streams_py.assignment.rack.cost import Costs
 from streams_py.assignment.rack.flow import Arc, min_cost_flow
 
-__all__ = ["ARCS_MAX", "Counts", "NetworkTooLargeError", "TaskKind", "count_here", "counts_after", "moves_between"]
-
 ARCS_MAX: Final = 2_000_000
 """Maximum number of arcs. Larger networks take longer to solve than a group can wait."""
 

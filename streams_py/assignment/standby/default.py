@@ -16,8 +16,6 @@ from heapq import heapify, heappop, heappush, heapreplace
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.problem import Note, NoteKind
 
-__all__ = ["assign_default_standbys", "fill_by_load"]
-
 
 def assign_default_standbys(cluster: Cluster, tasks: Iterable[int], replicas: int) -> list[Note]:
     """Place ``replicas`` standbys of each task in the given order, if there are enough clients."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-__all__ = ["PARTIAL_SETS_MAX", "fits", "spread_as_a_whole", "spread_total"]
-
 PARTIAL_SETS_MAX: Final = 500_000
 """Maximum number of partial sets in all searches of one assignment, about one second."""
 _PARTIAL_SETS_OF_TASK_MAX: Final = 5_000

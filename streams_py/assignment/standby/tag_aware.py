@@ -29,8 +29,6 @@ from streams_py.assignment.problem import Note, NoteKind
 from streams_py.assignment.standby.default import fill_by_load
 from streams_py.assignment.standby.ideal_spread import PARTIAL_SETS_MAX, fits, spread_as_a_whole
 
-__all__ = ["TagAwareStandbys"]
-
 _FIRST_HOSTS: Final = 1  # the active host
 
 

@@ -18,8 +18,6 @@ from streams_py.backtest.situation import Situation
 from streams_py.backtest.what_if import apply_what_if
 from streams_py.errors import StreamsError
 
-__all__ = ["Move", "Outcome", "outcomes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Move:

@@ -26,8 +26,6 @@ from streams_py.inspection.question import last_question, leader_settings, next_
 from streams_py.inspection.reasons import read_group_at_rest
 from streams_py.inspection.view import CopyKind, GroupView
 
-__all__ = ["Present", "present_situation"]
-
 _RUNNING_GROUP: Final = Assignor("the running group", None, custom=True)
 
 

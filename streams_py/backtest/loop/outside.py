@@ -31,8 +31,6 @@ from streams_py.events.fields import SETTING, TEXT, form, list_of, map_of, read_
 from streams_py.events.model import OffsetSums, SubtopologySlice
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["LOST", "SEGMENT_HEAD", "OutsideEvent", "Segment", "is_segment", "outside_event", "read_segment"]
-
 LOST: Final = -1
 """In place of the number of records by which a copy fell behind: the copy is lost."""
 

@@ -19,8 +19,6 @@ from streams_py.backtest.rounds import RoundSettings, Settled, advance, settle
 from streams_py.backtest.situation import Plan, Situation
 from streams_py.errors import StreamsError
 
-__all__ = ["event_hashes", "replay_segment"]
-
 UNASSIGNED: Final = "unassigned"
 _UNLIMITED_RATE: Final = 1 << 50  # records per second, so that all copies are complete before the next event
 

@@ -14,8 +14,6 @@ from streams_protocol import DecodeError
 from streams_py.backtest.inputs import ReplayInput, read_input
 from streams_py.backtest.loop.outside import OutsideEvent, Segment, outside_event
 
-__all__ = ["SITUATIONS", "Segments"]
-
 SITUATIONS: Final = 128
 
 

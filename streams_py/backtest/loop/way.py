@@ -17,8 +17,6 @@ from streams_py.backtest.rounds import Step
 from streams_py.backtest.scores import Scores, owners_of, score
 from streams_py.backtest.situation import Situation
 
-__all__ = ["HORIZON_MS", "EventCosts"]
-
 HORIZON_MS: Final = 3_600_000
 _ADDED: Final = ("moved_active", "moved_cold", "moved_standby", "restore_records", "unavailable_records")
 _AVERAGED: Final = (

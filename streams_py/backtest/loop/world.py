@@ -23,8 +23,6 @@ from streams_py.backtest.loop.outside import LOST, OutsideEvent
 from streams_py.backtest.situation import ends_of
 from streams_py.events.model import Consumer, OffsetSums
 
-__all__ = ["CandidateGroup"]
-
 _Sums = dict[TaskId, int]
 
 

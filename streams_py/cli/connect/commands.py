@@ -18,8 +18,6 @@ from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.system.quiet_logs import quiet_logs
 from streams_py.system.stop_signals import stop_signals, wait_or_stop
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 _EXTRA: Final = ("starlette", "uvicorn", "httpx", "orjson")

@@ -19,8 +19,6 @@ from streams_py.config.secrets import redact
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import printable_json, printable_values
 
-__all__ = ["show_status"]
-
 _TIMEOUT_S: Final = 30.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
 _MESSAGE_CHARS_MAX: Final = 200

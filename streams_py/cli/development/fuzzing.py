@@ -13,8 +13,6 @@ from rich.table import Table
 from streams_py.cli.usage import refuse
 from streams_py.testing.fuzz import TARGETS, FuzzResult, find_vectors, fuzz_target
 
-__all__ = ["run_fuzz"]
-
 _PIECE = 2_000
 _HEX_SHOWN_MAX = 400
 

@@ -20,8 +20,6 @@ from typing import Final
 
 from streams_py.cli.usage import refuse
 
-__all__ = ["new_app", "project_files"]
-
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _NAME_CHARS_MAX: Final = 60
 _TAKEN: Final = {"app", "test", "tests"}

@@ -21,8 +21,6 @@ from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
 from streams_py.testing.simulator.schedule import Schedule
 from streams_py.testing.simulator.shrink import shrink
 
-__all__ = ["list_mutants", "play_known_bugs", "replay_schedule", "run_schedules"]
-
 _SHOWN_MAX = 10
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from streams_py.cli.usage import refuse
 from streams_py.history.loading import TopologyNotFoundError, load_topology
 
-__all__ = ["building", "describe_topology"]
-
 
 def building(*, optimize: bool) -> dict[str, object]:
     """Return the settings with which a builder is built, for ``--optimize``."""

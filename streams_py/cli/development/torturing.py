@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # --help must not load Kafka clients
     from streams_py.testing.broker import Broker
     from streams_py.testing.torture import Result
 
-__all__ = ["torture"]
-
 _NAME = "streams-py-torture"
 
 

@@ -14,8 +14,6 @@ from streams_py.history.loading import TopologyNotFoundError, load_topology
 from streams_py.topology.topic_owners import Owner, owners_of
 from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
 
-__all__ = ["check"]
-
 _SAFE, _NOT_SAFE = 0, 1
 
 

@@ -10,8 +10,6 @@ import typer
 from streams_py.cli.options import BOOTSTRAP, CONFIG
 from streams_py.cli.usage import refuse
 
-__all__ = ["add_to"]
-
 
 def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,

@@ -21,8 +21,6 @@ from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 from streams_py.system.printable import printable, printable_json
 
-__all__ = ["decide_live"]
-
 _UNUSABLE: Final = 1
 _MOVES_SHOWN_MAX: Final = 20
 _REMEDY: Final = (

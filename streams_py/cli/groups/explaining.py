@@ -26,8 +26,6 @@ from streams_py.inspection.labels import named
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import printable_json, printable_lines
 
-__all__ = ["explain_tasks", "group_of", "plain"]
-
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
     """Print the explanation of one task, or of all tasks. Returns the exit status."""

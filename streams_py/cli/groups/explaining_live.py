@@ -19,8 +19,6 @@ from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
 from streams_py.system.printable import printable, printable_json, printable_lines
 
-__all__ = ["explain_live", "reasons_json"]
-
 
 def explain_live(
     task: str | None,

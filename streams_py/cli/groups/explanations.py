@@ -16,8 +16,6 @@ from streams_py.assignment.explanation import TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
 from streams_py.errors import StreamsError
 
-__all__ = ["Explainer", "Explanations", "explainer_named"]
-
 Explanations: TypeAlias = dict[TaskId, TaskExplanation]
 Explainer: TypeAlias = Callable[[AssignmentProblem, ApplicationState], Explanations]
 """Decides a problem, given in both forms, and returns the explanation of every task."""

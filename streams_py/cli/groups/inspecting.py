@@ -30,8 +30,6 @@ from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
 from streams_py.system.printable import printable, printable_json
 
-__all__ = ["inspect_command"]
-
 _TASKS_SHOWN_MAX: Final = 60
 _PROBLEMS_SHOWN_MAX: Final = 20
 

@@ -22,8 +22,6 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["Case", "RecordedCluster", "RecordedExecutor", "case_request", "case_settings"]
-
 Case = Mapping[str, Any]
 """One line of the file, decoded."""
 

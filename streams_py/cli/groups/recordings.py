@@ -20,8 +20,6 @@ from streams_py.cli.groups.leader_cases import RecordedExecutor, case_request, c
 from streams_py.leader import GroupLeader, run_assign
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]
-
 Names = dict[ProcessId, str]
 
 _IDS_SHOWN_MAX: Final = 20

@@ -25,8 +25,6 @@ from streams_py.system.printable import printable
 from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology
 
-__all__ = ["Target", "reset_application"]
-
 _MEMBERS_GONE_S: Final = 30.0
 _SHOWN_MAX: Final = 30
 _INPUT: Final = OwnerOfTopic(Owner.OTHER, "the application reads it as input")

@@ -12,8 +12,6 @@ from streams_py.cli.usage import pairs_of
 from streams_py.config.files import read_config_file
 from streams_py.config.streams_config import StreamsConfig
 
-__all__ = ["assumed_settings"]
-
 
 def assumed_settings(
     group: str, config: Path | None, given: Iterable[str] | None, option: str, *, assignor: str | None = None

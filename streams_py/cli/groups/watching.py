@@ -11,8 +11,6 @@ from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
-__all__ = ["serve_dashboard"]
-
 
 def serve_dashboard(
     group: str,

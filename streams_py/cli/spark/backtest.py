@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streams_py.backtest.kernel import Orders
     from streams_py.backtest.summary import Summary
 
-__all__ = ["LOCAL_ROWS_MAX", "app"]
-
 LOCAL_ROWS_MAX = 10_000
 """Number of rows above which the engine ``auto`` starts Spark."""
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from streams_py.history.cluster import HistoryCluster
     from streams_py.topology.topology import Topology
 
-__all__ = ["bootstrap_app"]
-
 bootstrap_app = typer.Typer(
     help="Start an application warm: build its state from its history on Spark.",
     no_args_is_help=True,

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from streams_py.history.recount import Recounted
     from streams_py.spark.history.run import Results
 
-__all__ = ["add_to"]
-
 _BACKFILL_FILE: Final = Path("backfill.plan.json")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from streams_py.spark.history.progress import HistoryProgress
 
-__all__ = ["ProgressText", "progress"]
-
 _LINE_EVERY_S: Final = 10.0
 _SURE_AFTER_S: Final = 3.0
 """Time before a rate and a remaining time are shown, in seconds."""

@@ -9,8 +9,6 @@ from streams_py.cli.spark.history_options import built_topology, check_answers
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 
-__all__ = ["check_kafka_options", "check_sources", "check_topology", "check_writes", "partitions_of", "sources_of"]
-
 
 def sources_of(
     what: str, settings: Mapping[str, Any], given: list[str] | None, kafka: Mapping[str, str]

@@ -21,32 +21,6 @@ if TYPE_CHECKING:
 
     from streams_py.history.cluster import HistoryCluster
 
-__all__ = [
-    "ApplicationId",
-    "Conf",
-    "Config",
-    "Effects",
-    "GlobalTables",
-    "Master",
-    "Outputs",
-    "Partitions",
-    "PyFiles",
-    "Recount",
-    "Retention",
-    "SourceOption",
-    "What",
-    "Work",
-    "built_topology",
-    "check_answers",
-    "connected",
-    "kafka_options",
-    "now_ms",
-    "say_dropped",
-    "say_frozen",
-    "settings_from",
-    "spark_of",
-]
-
 What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
 ApplicationId = Annotated[
     str | None, typer.Option("--application-id", help="The application.id, if --config does not contain it.")

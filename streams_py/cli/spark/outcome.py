@@ -21,8 +21,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "explained", "keeping_handlers", "signals_to_end"]
-
 T = TypeVar("T")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

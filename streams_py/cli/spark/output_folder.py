@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from streams_py.spark.files import Folder
 
-__all__ = ["check_new", "held_folder", "write_new"]
-
 _PROBE: Final = "_probe"
 
 

@@ -18,8 +18,6 @@ from streams_py.system.quiet_logs import quiet_logs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["own_session"]
-
 _MASTER: Final = "spark.master"
 
 

@@ -13,8 +13,6 @@ from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 from streams_py.spark.kafka.connector_options import translated
 
-__all__ = ["CLUSTER", "POSITIONS", "TOPICS", "positions_in", "source_options"]
-
 CLUSTER: Final = frozenset({"kafka.bootstrap.servers", "kafka.metadata.broker.list"})
 """Options that select the cluster."""
 TOPICS: Final = frozenset({"topics", "topics.pattern", "assign", "topic"})

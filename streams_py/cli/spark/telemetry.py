@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.table import Table
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="telemetry",
     help="Show what the rebalances of a group did and cost.",

@@ -17,8 +17,6 @@ from streams_py.connect.assignment.jobs import NOTHING, Jobs, union
 from streams_py.connect.assignment.load import KindLoad
 from streams_py.connect.assignment.static import place_static_jobs
 
-__all__ = ["CooperativeAssignor", "Member", "Round"]
-
 
 @dataclass(frozen=True, slots=True)
 class Member:

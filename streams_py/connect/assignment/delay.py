@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
 
-__all__ = ["LostJobs", "backoff_ms"]
-
 _BACKOFF_BASE_MS = 40
 
 

@@ -11,8 +11,6 @@ from itertools import cycle
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
 
-__all__ = ["assign_eagerly"]
-
 
 def assign_eagerly(configured: Jobs, members: Iterable[str]) -> dict[str, Jobs]:
     """Assign connectors round-robin to the members, and then tasks from the next member on.

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from streams_protocol.connect import TaskId
 
-__all__ = ["NOTHING", "Jobs", "configured_jobs", "union"]
-
 
 class Jobs(NamedTuple):
     """Connectors by name, and tasks.

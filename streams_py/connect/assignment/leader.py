@@ -24,8 +24,6 @@ from streams_py.connect.assignment.jobs import NOTHING, Jobs, configured_jobs
 from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 
-__all__ = ["ConfigSnapshot", "GroupLeader", "LeaderView"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _IDS_SHOWN_MAX = 20

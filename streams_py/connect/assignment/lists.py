@@ -10,8 +10,6 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.errors import ConfigError
 
-__all__ = ["listed_jobs", "parse_static_connectors", "parse_static_tasks"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _TASK = re.compile(r"(.+)-(0|[1-9][0-9]*)", re.DOTALL)

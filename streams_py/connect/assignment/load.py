@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Generic, Protocol, Self, TypeVar
 
-__all__ = ["KindLoad"]
-
 
 class _Ordered(Protocol):
     def __lt__(self, other: Self, /) -> bool: ...

@@ -6,8 +6,6 @@ from enum import Enum
 
 from streams_py.errors import ConfigError
 
-__all__ = ["Mode"]
-
 
 class Mode(Enum):
     """The values of ``connect.protocol``.

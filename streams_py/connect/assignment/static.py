@@ -16,8 +16,6 @@ from streams_py.connect.assignment.jobs import Jobs, union
 
 J = TypeVar("J", str, TaskId)
 
-__all__ = ["StaticPlacement", "place_static_jobs"]
-
 
 @dataclass(frozen=True, slots=True)
 class StaticPlacement:

@@ -25,8 +25,6 @@ from streams_py.connect.connectors.settings import ConnectorSettings, Names, Wit
 from streams_py.errors import ConnectorError
 from streams_py.system.private_files import open_file
 
-__all__ = ["FileSinkConnector", "FileSinkTask"]
-
 _OWN_FIELDS: Final = ("offset", "key")
 _TAIL_BYTES: Final = 1 << 16
 

@@ -27,8 +27,6 @@ from streams_py.connect.api import SourceConnector, SourceRecord, SourceTask
 from streams_py.connect.connectors.settings import ConnectorSettings, WithSettings
 from streams_py.errors import ConnectorError
 
-__all__ = ["FileSourceConnector", "FileSourceTask"]
-
 _log = logging.getLogger("streams_py.connect")
 _HEAD_BYTES_MAX: Final = 1024
 

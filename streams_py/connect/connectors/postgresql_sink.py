@@ -30,8 +30,6 @@ from streams_py.connect.connectors.postgresql import (
 from streams_py.connect.connectors.settings import Names, WithSettings
 from streams_py.errors import ConnectorError
 
-__all__ = ["PostgresqlSinkConnector", "PostgresqlSinkTask"]
-
 _STAGING = sql.Identifier("pg_temp", "streams_py_staging")
 
 

@@ -33,8 +33,6 @@ from streams_py.connect.connectors.postgresql import (
 from streams_py.connect.connectors.settings import WithSettings
 from streams_py.errors import ConnectorError
 
-__all__ = ["PostgresqlSourceConnector", "PostgresqlSourceTask"]
-
 _WRITERS = (
     "SELECT coalesce(pid, 0), virtualtransaction FROM pg_locks WHERE relation = %s::regclass AND granted "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "

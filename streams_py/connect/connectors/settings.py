@@ -16,8 +16,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, Validati
 
 from streams_py.errors import ConfigError
 
-__all__ = ["ConnectorSettings", "Names", "WithSettings"]
-
 _WORKERS: Final = frozenset(
     {
         "name",

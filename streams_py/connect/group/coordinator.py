@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-__all__ = ["Coordinator", "GroupHandler"]
-
 
 class GroupHandler(Protocol):
     """The member, as seen by the client.

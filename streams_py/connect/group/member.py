@@ -26,8 +26,6 @@ from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.system.printable import text_of
 
-__all__ = ["GroupMember", "MemberListener", "MemberSettings"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _JOIN_SLICE_MS = 500

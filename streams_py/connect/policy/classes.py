@@ -16,8 +16,6 @@ from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes.json_text import decoder, exact, has_msgspec, refuse_non_finite
 from streams_py.system.printable import named
 
-__all__ = ["Converter", "MissingClassError", "Plugins", "class_name", "converter_of"]
-
 _OWN_MODULES: Final = "streams_py.connect.connectors"
 _ENTRY_POINTS: Final = "streams_py.connect"
 

@@ -13,8 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from streams_py.adapters.security.settings import is_security_key
 
-__all__ = ["OverridePolicy", "PolicyName"]
-
 PolicyName: TypeAlias = Literal["None", "All", "Allowlist"]
 
 _PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")

@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["AllowedPaths"]
-
 
 class AllowedPaths:
     """Allows files and folders below these folders. Resolves links before the comparison."""

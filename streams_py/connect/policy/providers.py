@@ -22,8 +22,6 @@ from streams_py.config.files import properties_in
 from streams_py.errors import ConfigError
 from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExceededError
 
-__all__ = ["ConfigProviders", "has_placeholder", "is_placeholder", "values_of_placeholders"]
-
 _Provider: TypeAlias = Callable[[str, str], str]
 """A function (path, key) -> value. Raises ConfigError."""
 

@@ -14,8 +14,6 @@ from streams_py.config.keys import is_secret
 from streams_py.config.secrets import has_secret
 from streams_py.connect.policy.providers import has_placeholder, is_placeholder, values_of_placeholders
 
-__all__ = ["HIDDEN", "hidden_keys", "scrubbed", "shown_config"]
-
 HIDDEN: Final = "[hidden]"
 
 _CHARS_MIN: Final = 4

@@ -12,8 +12,6 @@ from streams_py.connect.policy.providers import ConfigProviders
 from streams_py.connect.policy.secrets import HIDDEN, hidden_keys, scrubbed, shown_config
 from streams_py.errors import ConfigError
 
-__all__ = ["LoadedConnector", "WorkerPolicy"]
-
 _CONVERTERS = ("key.converter", "value.converter")
 
 

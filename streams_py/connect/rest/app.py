@@ -41,8 +41,6 @@ from streams_py.connect.rest.signing import SIGNATURE_HEADER, verify
 from streams_py.connect.worker.group_view import GroupView
 from streams_py.errors import StreamsError
 
-__all__ = ["RestApi", "rest_app"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

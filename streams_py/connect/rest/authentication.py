@@ -30,8 +30,6 @@ from streams_py.config.files import properties_in
 from streams_py.connect.rest.signing import SIGNATURE_HEADER
 from streams_py.errors import ConfigError
 
-__all__ = ["KEY", "Authentication", "Credentials"]
-
 KEY: Final = "rest.basic.auth.credentials.file"
 _OTHERS: Final = 0o077
 _BYTES_MAX: Final = 1 << 20

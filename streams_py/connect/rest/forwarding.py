@@ -16,8 +16,6 @@ from streams_py.connect.errors import ConnectError, NotLeaderError, RebalanceExp
 from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import ALGORITHM_HEADER, SIGNATURE_HEADER
 
-__all__ = ["OtherWorkers"]
-
 _NEXT_HOP: Final[Mapping[str | None, str | None]] = {None: "true", "true": "false"}
 _SENT: Final = ("Authorization", "Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
 _RETURNED: Final = ("Content-Type", "Location")

@@ -14,8 +14,6 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["MAX_BODY_BYTES", "RequestGuard"]
-
 MAX_BODY_BYTES: Final = 16 * 2**20
 """Size limit of request bodies.
 

@@ -16,8 +16,6 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.worker.group_view import GroupView
 
-__all__ = ["ConnectorStatusView", "JobStatusView", "RestHerder", "SessionKeyView"]
-
 
 class JobStatusView(Protocol):
     """The status of a connector or a task."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["Listeners", "socket_mode"]
-
 _LOOPBACK: Final = "127.0.0.1"
 _EXPECTED: Final = "expected http://host:port, https://host:port or unix:/path, at most one address and one Unix socket"
 

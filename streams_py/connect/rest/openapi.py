@@ -6,8 +6,6 @@ import html
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["ENDPOINTS", "Endpoint", "document", "page"]
-
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 _Body = Literal["new connector", "config", "patch", "task configs", "offsets"]
 

@@ -18,8 +18,6 @@ from streams_py.connect.errors import ConnectError
 from streams_py.connect.rest.authentication import Credentials
 from streams_py.errors import ConfigError
 
-__all__ = ["CLIENT_AUTH", "HTTPS", "RestProtection", "refuse_without_https"]
-
 HTTPS: Final = "listeners.https."
 CLIENT_AUTH: Final = "ssl.client.auth"
 _MODES: Final[Mapping[str, ssl.VerifyMode]] = {

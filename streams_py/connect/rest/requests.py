@@ -14,18 +14,6 @@ from streams_py.connect.stores.configs import TargetState
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import printable
 
-__all__ = [
-    "NewConnector",
-    "UnsupportedMediaTypeError",
-    "checked_name",
-    "config_of",
-    "flag",
-    "json_of",
-    "offsets_of",
-    "patch_of",
-    "task_configs_of",
-]
-
 _INITIAL_STATES: dict[str, TargetState] = {
     "RUNNING": TargetState.STARTED,
     "PAUSED": TargetState.PAUSED,

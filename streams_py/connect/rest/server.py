@@ -9,8 +9,6 @@ from typing import Final
 from streams_py.connect.rest.guard import MAX_BODY_BYTES
 from streams_py.http.service import HttpService
 
-__all__ = ["rest_service"]
-
 _STOP_S: Final = 10
 
 

@@ -14,8 +14,6 @@ from typing import ClassVar, Final
 
 from streams_py.connect.errors import BadRequestError, ConnectError
 
-__all__ = ["ALGORITHM", "ALGORITHM_HEADER", "SIGNATURE_HEADER", "KeyUnknownError", "SignatureError", "sign", "verify"]
-
 ALGORITHM: Final = "HmacSHA256"
 SIGNATURE_HEADER: Final = "X-Connect-Authorization"
 ALGORITHM_HEADER: Final = "X-Connect-Request-Signature-Algorithm"

@@ -16,8 +16,6 @@ from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import sign
 from streams_py.system.printable import text_of
 
-__all__ = ["TaskConfigSender"]
-
 _log = logging.getLogger("streams_py.connect")
 _ROTATION_S: Final = 60.0
 

@@ -24,20 +24,6 @@ from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = [
-    "ConfigChange",
-    "ConfigStore",
-    "ConfigTable",
-    "Configs",
-    "ConnectorRemoved",
-    "ConnectorUpdated",
-    "RestartRequest",
-    "SessionKey",
-    "TargetState",
-    "TargetStateChanged",
-    "TasksUpdated",
-]
-
 _log = logging.getLogger("streams_py.connect")
 
 _WRITE_BUDGET_S = 30.0

@@ -17,8 +17,6 @@ from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError,
 from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
 from streams_py.system.printable import text_of
 
-__all__ = ["LoggedStore", "TopicLog", "create_topic"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _POLL_MS = 100

@@ -16,8 +16,6 @@ from streams_py.errors import SerializationError, TimeoutExceededError
 from streams_py.ports import RawRecord
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["OffsetStore", "offset_key"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _READ_S = 30.0

@@ -16,8 +16,6 @@ from streams_py.connect.stores.log import LoggedStore, TopicLog
 from streams_py.ports import RawRecord
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["Job", "JobState", "JobStatus", "StatusStore"]
-
 _log = logging.getLogger("streams_py.connect")
 
 Job: TypeAlias = "str | TaskId"

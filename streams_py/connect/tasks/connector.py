@@ -14,8 +14,6 @@ from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
 from streams_py.errors import ConfigError
 
-__all__ = ["ConnectorThread", "task_props"]
-
 _STATES = {TargetState.PAUSED: JobState.PAUSED, TargetState.STOPPED: JobState.STOPPED}
 
 

@@ -14,8 +14,6 @@ from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import Job, JobState
 from streams_py.system.printable import Lines, text_of
 
-__all__ = ["JobThread", "StatusReport"]
-
 _log = logging.getLogger("streams_py.connect")
 
 StatusReport: TypeAlias = Callable[[Job, JobState, "str | None"], None]

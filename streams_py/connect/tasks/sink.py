@@ -15,8 +15,6 @@ from streams_py.ports import RawRecord
 from streams_py.ports.record_headers import headers_of
 from streams_py.system.printable import text_of
 
-__all__ = ["SinkTaskThread"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _BATCH = 3_000

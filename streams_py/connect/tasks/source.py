@@ -18,8 +18,6 @@ from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import StreamsError
 
-__all__ = ["Acknowledgements", "SourceTaskThread"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _PAUSE_POLL_S = 0.2

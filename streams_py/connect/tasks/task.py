@@ -11,8 +11,6 @@ from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
 
-__all__ = ["TaskSettings", "TaskStart", "TaskThread"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:

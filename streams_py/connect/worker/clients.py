@@ -16,8 +16,6 @@ from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.settings import WorkerSettings
 
-__all__ = ["check_connection", "connect_clients"]
-
 _OFFSETS_MS: Final = 30_000
 
 

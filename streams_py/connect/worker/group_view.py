@@ -11,8 +11,6 @@ from streams_py.connect.assignment.jobs import Jobs, union
 from streams_py.connect.assignment.leader import LeaderView
 from streams_py.connect.assignment.modes import Mode
 
-__all__ = ["GroupView", "Unassigned", "WorkerView", "group_view"]
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:

@@ -43,8 +43,6 @@ from streams_py.connect.worker.requests import RequestQueue
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError, StreamsError
 
-__all__ = ["Forward", "Herder", "TaskConfigs"]
-
 _log = logging.getLogger("streams_py.connect")
 
 TaskConfigs: TypeAlias = "list[dict[str, str]]"

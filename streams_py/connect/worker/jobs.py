@@ -25,8 +25,6 @@ from streams_py.connect.worker.offsets import sink_group
 from streams_py.errors import ConfigError
 from streams_py.system.printable import named
 
-__all__ = ["RunningJobs"]
-
 _POOL = 8
 _CONNECTOR_GRACE_S = 5.0
 

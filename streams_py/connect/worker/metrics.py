@@ -11,8 +11,6 @@ from streams_py.connect.group.member import GroupMember
 from streams_py.connect.stores.statuses import Job, JobState
 from streams_py.connect.worker.jobs import RunningJobs
 
-__all__ = ["Metrics", "WorkerCounters", "worker_metrics"]
-
 Metrics: TypeAlias = "dict[str, dict[str, int | str]]"
 """Metrics by metric group, as in ``KafkaStreams.metrics()``."""
 

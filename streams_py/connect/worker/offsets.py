@@ -20,8 +20,6 @@ from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.system.printable import named
 
-__all__ = ["ConnectorOffsets", "OffsetChange", "sink_group"]
-
 OffsetChange: TypeAlias = "tuple[JsonMap, JsonMap | None]"
 """(partition, offset); None removes the offset of the partition."""
 

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from streams_py.connect.errors import EndedError
 
-__all__ = ["RequestQueue"]
-
 _Answer = TypeVar("_Answer")
 
 

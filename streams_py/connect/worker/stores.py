@@ -13,8 +13,6 @@ from streams_py.connect.stores.statuses import StatusStore
 from streams_py.errors import ConfigError
 from streams_py.ports import RawRecord
 
-__all__ = ["Stores"]
-
 
 class Stores:
     """The three topics.

@@ -40,8 +40,6 @@ from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
 from streams_py.system.printable import text_of
 
-__all__ = ["ConnectorStatus", "Worker"]
-
 _log = logging.getLogger("streams_py.connect")
 
 _Answer = TypeVar("_Answer")

@@ -20,8 +20,6 @@ from streams_py.leader.steps.racks import named_racks
 from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
-__all__ = ["application_state", "undescribed_topics"]
-
 
 def application_state(
     problem: AssignmentProblem,

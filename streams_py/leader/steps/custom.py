@@ -23,8 +23,6 @@ from streams_py.assignment.validation import validate_task_assignment
 from streams_py.errors import AssignorError
 from streams_py.leader.steps.probing import epoch_millis
 
-__all__ = ["CustomAnswer", "read_assignment"]
-
 
 @dataclass(frozen=True, slots=True)
 class CustomAnswer:

@@ -36,8 +36,6 @@ from streams_py.leader.events import AssignRequested
 from streams_py.ports import MemberSubscription
 from streams_py.system.printable import printable
 
-__all__ = ["Client", "Group", "consumer_order", "decode_group", "doubtful_end_points", "unread_topics"]
-
 
 def consumer_order(member: str) -> bytes:
     """Return the sort key of a member id: its UTF-16 code units, as Java compares strings."""

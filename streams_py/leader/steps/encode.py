@@ -32,8 +32,6 @@ from streams_py.leader.steps.tasks import TaskTable
 from streams_py.leader.steps.threads import distribute_client
 from streams_py.ports import MemberAssignment
 
-__all__ = ["ClientThreads", "encode_assignments", "error_assignments", "host_maps", "spread_over_threads"]
-
 _MIN_VERSION_HOST_MAPS = 2
 
 PartitionsByHost = dict[HostInfo, frozenset[TopicPartition]]

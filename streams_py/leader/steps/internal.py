@@ -27,8 +27,6 @@ from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, De
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.leader.settings import LeaderSettings
 
-__all__ = ["ReplayedAssignor", "internal_assignor", "uses_custom_assignor"]
-
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
     """Whether ``task.assignor.class`` is set, and not to the name of an internal assignor."""

@@ -16,8 +16,6 @@ from streams_py.leader.effects import CreateTopics, DescribeTopics, Log, Steps, 
 from streams_py.leader.events import TopicsCreated, TopicsDescribed
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
-__all__ = ["TopicSetup"]
-
 _WARNING = 30  # logging.WARNING, without importing logging into the core
 
 

@@ -22,8 +22,6 @@ from streams_py.leader.steps.state import ClientHistory
 from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import MemberSubscription
 
-__all__ = ["keep_current"]
-
 
 def keep_current(
     group: Group,

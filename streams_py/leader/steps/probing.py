@@ -13,8 +13,6 @@ from typing import Final
 
 from streams_protocol.types import ProcessId
 
-__all__ = ["epoch_millis", "probing_deadlines"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -21,8 +21,6 @@ from streams_py.leader.steps.decode import Group
 from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
-__all__ = ["RackQuestion", "client_racks", "named_racks", "rack_question"]
-
 
 @dataclass(frozen=True, slots=True)
 class RackQuestion:

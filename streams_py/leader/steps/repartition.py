@@ -19,8 +19,6 @@ from streams_py.ports import PartitionInfo
 from streams_py.topology.declare.caller import locate
 from streams_py.topology.physical.metadata import InternalTopic, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["missing_source_topics", "partition_counts", "repartition_counts", "repartition_topics", "with_repartition"]
-
 
 def partition_counts(topics: Mapping[str, Sequence[PartitionInfo]]) -> dict[str, int]:
     """Return the partition count of each topic that has partitions."""

@@ -22,8 +22,6 @@ from streams_py.leader.steps.tasks import TaskTable
 from streams_py.leader.steps.threads import tasks_by_lag
 from streams_py.ports import AdminError
 
-__all__ = ["ClientHistory", "EndOffsets", "asked_partitions", "client_histories", "end_offset_sums", "problem_of"]
-
 _INT64_MAX = 2**63 - 1
 
 

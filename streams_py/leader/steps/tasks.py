@@ -19,8 +19,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo, TopicSpec
 from streams_py.topology.physical.metadata import TopologyMetadata
 
-__all__ = ["TaskTable", "changelog_inputs", "changelog_specs", "repartition_inputs", "task_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskTable:

@@ -22,8 +22,6 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["PreviousTasks", "distribute", "distribute_client", "tasks_by_lag"]
-
 PreviousTasks = Callable[[str], Sequence[TaskId]]
 """Returns the stateful tasks that a consumer reported, ordered as by :func:`tasks_by_lag`."""
 

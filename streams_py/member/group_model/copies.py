@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
 
-__all__ = ["Copies", "restored"]
-
 
 def restored(position: int, end: int, records: int | None) -> int:
     """Return the position after restoring ``records`` more records; None restores all.

@@ -31,8 +31,6 @@ from streams_py.member.events import (
 )
 from streams_py.member.group_model.ownership import Partitions
 
-__all__ = ["ModelMember"]
-
 
 class ModelMember(ABC):
     """One stream thread as its group sees it. Subclasses add the rest, such as state on disk.

@@ -11,8 +11,6 @@ from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["Ownership", "OwnershipListener", "Partitions"]
-
 Partitions: TypeAlias = frozenset[TopicPartition]
 
 

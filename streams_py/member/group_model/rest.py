@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Rest", "Round", "follow"]
-
 
 class Round(NamedTuple):
     """One rebalance.

@@ -9,8 +9,6 @@ from streams_py.topology.declare.caller import locate, user_line
 from streams_py.topology.declare.checks import check_function
 from streams_py.topology.topology import Topology
 
-__all__ = ["check_arguments", "check_timeout"]
-
 _RESTORE_CALLS = ("on_restore_start", "on_batch_restored", "on_restore_end", "on_restore_suspended")
 _STANDBY_CALLS = ("on_update_start", "on_batch_loaded", "on_update_suspended")
 

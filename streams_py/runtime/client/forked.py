@@ -8,8 +8,6 @@ from typing import Any, Final
 from streams_py.errors import IllegalStateError
 from streams_py.system.forks import keep_undestroyed, when_forked
 
-__all__ = ["is_left_behind", "refuse_when_forked"]
-
 _MARK: Final = "_is_left_behind"
 _SILENT: Final = {"__del__", "__exit__", "__init__", "__new__", "__init_subclass__", "__class_getitem__"}
 

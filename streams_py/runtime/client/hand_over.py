@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from streams_py.ports import Clock
     from streams_py.runtime.thread.stream_thread import StreamThread
 
-__all__ = ["await_hand_over", "have_successors", "part_for_hand_over", "would_help"]
-
 _log = logging.getLogger("streams_py")
 
 _POLL_MS: Final = 20

@@ -19,8 +19,6 @@ from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 
-__all__ = ["At", "Metrics", "MetricsInput", "client_metrics", "measure", "task_metrics"]
-
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
 _DISTRIBUTION: Final = "kafka-streams-py"

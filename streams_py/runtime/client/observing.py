@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streams_py.runtime.restore.progress import RestoreProgress
     from streams_py.runtime.thread.metadata import ThreadMetadata
 
-__all__ = ["ClientReports"]
-
 
 class ClientReports(ClientQueries):
     """The observation methods of :class:`~streams_py.runtime.client.kafka_streams.KafkaStreams`."""

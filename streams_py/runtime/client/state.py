@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from streams_py.errors import IllegalStateError
 from streams_py.runtime.thread.states import State, client_may_go
 
-__all__ = ["ClientState", "StateListener"]
-
 _log = logging.getLogger("streams_py")
 
 StateListener = Callable[[State, State], object]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from streams_py.state.reading.window_views import ReadOnlySessionStore, ReadOnlyWindowStore
     from streams_py.topology.declare.nodes import Partitioner
 
-__all__ = ["ClientQueries"]
-
 R = TypeVar("R")
 
 

@@ -11,8 +11,6 @@ from types import TracebackType
 
 from streams_py.ports import Clock
 
-__all__ = ["BlockedTime"]
-
 
 class BlockedTime:
     """Context manager around calls that wait; may be nested. One thread enters it, any thread reads ``total_ms``."""

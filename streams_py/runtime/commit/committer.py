@@ -36,8 +36,6 @@ from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.blocked_time import BlockedTime
 from streams_py.runtime.commit.known_commits import KnownCommits
 
-__all__ = ["UNCONFIRMED", "WAITS", "Committable", "Committer"]
-
 _log = logging.getLogger(__name__)
 
 UNCONFIRMED = (

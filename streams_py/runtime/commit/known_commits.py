@@ -8,8 +8,6 @@ from typing import Final
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["NOTHING", "KnownCommits"]
-
 NOTHING: Final = -1
 """Stands for an offset: the group has no committed offset."""
 

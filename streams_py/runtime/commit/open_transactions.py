@@ -39,8 +39,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigrated
 from streams_py.ports import Admin, AdminError, Clock, PartitionInfo, TransactionAdmin
 from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
 
-__all__ = ["OpenTransactions", "Restoring", "is_of_application", "may_be_committed", "was_committed"]
-
 _log = logging.getLogger("streams_py")
 
 _OFFSETS_TOPIC = "__consumer_offsets"

@@ -18,8 +18,6 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
 from streams_py.runtime.tasks.task_table import TaskTable
 
-__all__ = ["Revocation"]
-
 _log = logging.getLogger(__name__)
 
 _TRANSACTION_MS = 10_000

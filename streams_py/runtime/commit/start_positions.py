@@ -10,8 +10,6 @@ from streams_py.ports import BEGINNING, END
 from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import ResetPolicy, SourceNode
 
-__all__ = ["StartPositions", "reset_policy"]
-
 
 class StartPositions:
     """Reset policy per topic.

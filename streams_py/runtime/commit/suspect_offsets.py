@@ -34,8 +34,6 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME, decode_offset_metadata
 from streams_py.runtime.tasks.task import TaskPhase
 
-__all__ = ["OffsetChecks"]
-
 _log = logging.getLogger(__name__)
 
 _REPEATS, _REPEAT_MS = 5, 10_000

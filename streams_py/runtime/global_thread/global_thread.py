@@ -52,8 +52,6 @@ from streams_py.system.close_report import place_of
 from streams_py.system.printable import named
 from streams_py.topology.declare.stores import StoreBuilder
 
-__all__ = ["GlobalNodes", "GlobalThread", "ProducerOnDemand"]
-
 _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000

@@ -12,8 +12,6 @@ from streams_py.ports import RawRecord
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 
-__all__ = ["GLOBAL_TASK", "GlobalRestore"]
-
 GLOBAL_TASK = TaskId(-1, -1)
 """The task id that Kafka Streams uses for global stores, which belong to no task of a group."""
 

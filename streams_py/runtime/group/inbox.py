@@ -14,8 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import IllegalStateError, TimeoutExceededError
 
-__all__ = ["Inbox", "InboxClosedError"]
-
 T = TypeVar("T")
 Owner = TypeVar("Owner")
 

@@ -14,8 +14,6 @@ from typing import Final, TypeAlias
 
 from streams_py.system.printable import named
 
-__all__ = ["Phase", "RebalanceListener", "RebalanceTimeline", "Timekeeper"]
-
 _log = logging.getLogger(__name__)
 _PHASES_MAX: Final = 200
 """Maximum number of recorded phases: a rebalance that restarts again and again must not fill the memory."""

@@ -27,8 +27,6 @@ from streams_py.state.tasks.task_stores import TaskState
 from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import Punctuation, SourceNode
 
-__all__ = ["EverythingDelivered", "TaskExecutor", "TaskSurroundings", "exact_topics"]
-
 _NEVER_WAIT = -1
 
 

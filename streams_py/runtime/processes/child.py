@@ -23,8 +23,6 @@ from streams_py.config.streams_config import StreamsConfig
 if TYPE_CHECKING:
     from streams_py.runtime.processes.measured import Measured
 
-__all__ = ["PROCESS_VARIABLE", "ChildProcess", "this_process"]
-
 PROCESS_VARIABLE: Final = "STREAMS_PY_PROCESS"
 _INSTANCE_ID: Final = "group.instance.id"
 

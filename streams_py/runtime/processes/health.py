@@ -11,8 +11,6 @@ from typing import Final, Self
 from streams_py.errors import ConfigError
 from streams_py.http.probe import Answer, ProbeServer
 
-__all__ = ["Health", "HealthServer", "ProcessHealth", "parsed_address"]
-
 _LOOPBACK: Final = "127.0.0.1"
 
 

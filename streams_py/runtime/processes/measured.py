@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Measured"]
-
 
 class Measured(NamedTuple):
     """One metric. ``tags`` are Kafka's, in Kafka's order. A text value describes a state, a version or a name."""

@@ -23,8 +23,6 @@ from streams_py.runtime.processes.health import parsed_address
 if TYPE_CHECKING:
     from streams_py.runtime.processes.measured import Measured
 
-__all__ = ["ANSWER_S", "ProcessMetrics", "answer_requests", "read_answer", "request_metrics", "serve_metrics"]
-
 _log = logging.getLogger("streams_py")
 
 ANSWER_S: Final = 5.0

@@ -25,8 +25,6 @@ from streams_py.runtime.thread.states import State
 if TYPE_CHECKING:
     from streams_py.runtime.processes.measured import Measured
 
-__all__ = ["Supervisor", "same_program"]
-
 _log = logging.getLogger("streams_py")
 
 _STEP_S: Final = 0.2

@@ -21,8 +21,6 @@ from streams_py.runtime.thread.states import State
 if TYPE_CHECKING:
     from streams_py.runtime.processes.measured import Measured
 
-__all__ = ["Client", "watched"]
-
 _CHECK_S: Final = 0.25
 _CHECKS_PER_REPORT: Final = 4
 """Number of checks without a change after which the state is reported anyway, so that the supervisor hears every second

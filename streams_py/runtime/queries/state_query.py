@@ -28,8 +28,6 @@ from streams_py.state.reading.typed_queries import (
     is_up_to,
 )
 
-__all__ = ["query_store"]
-
 R = TypeVar("R")
 
 

@@ -27,8 +27,6 @@ from streams_py.state.opening.stores import Store
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyStore, read_only
 
-__all__ = ["store_view"]
-
 
 def store_view(
     name: str,

@@ -8,8 +8,6 @@ from typing import Final
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import Clock
 
-__all__ = ["Backoff"]
-
 _log = logging.getLogger(__name__)
 
 _PAUSE_MAX_MS: Final = 1_000

@@ -15,8 +15,6 @@ from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.restore.ends import ChangelogEnd
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 
-__all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart"]
-
 _log = logging.getLogger(__name__)
 
 ANOTHER_TOPIC = "is another topic than that of"

@@ -16,8 +16,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.changelog import ChangelogInWork
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 
-__all__ = ["ChangelogTable"]
-
 
 class ChangelogTable:
     """Restoring active tasks and standby tasks of one stream thread.

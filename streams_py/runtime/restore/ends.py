@@ -11,8 +11,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError
 
-__all__ = ["ChangelogEnd", "ask_ends", "lost_state"]
-
 _NO_LEADER = "it has no leader"
 
 

@@ -20,8 +20,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, ChangelogSorter, Clock, SortedPart
 from streams_py.runtime.restore.changelog import ChangelogInWork, LentPart
 
-__all__ = ["Sharing"]
-
 _log = logging.getLogger(__name__)
 
 _SHARED_MIN: Final = 400_000

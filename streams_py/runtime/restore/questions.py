@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from streams_protocol.types import TopicPartition
 from streams_py.runtime.restore.changelog import ChangelogInWork
 
-__all__ = ["ChangelogRequest", "RequestSchedule"]
-
 _IDENTITY_MS: Final = 300_000
 """Interval between checks that the topic ids are unchanged, in ms. Otherwise a recreated topic that has grown past our
 position would be read from that position."""

@@ -6,8 +6,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.events.observers import RestoreObserver
 from streams_py.runtime.restore.listener import RestoreListener
 
-__all__ = ["RestoreEventsListener"]
-
 
 class RestoreEventsListener(RestoreListener):
     """Writes an event, then calls the application's listener."""

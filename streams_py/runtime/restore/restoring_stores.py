@@ -10,8 +10,6 @@ from streams_py.errors import StateError
 from streams_py.ports import RawRecord, SortedPart
 from streams_py.state.tasks.interface import TaskStores
 
-__all__ = ["RestoringStores"]
-
 
 class _Replay(Protocol):
     """Converts the records of a source topic into the records that the store would have."""

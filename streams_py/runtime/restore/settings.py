@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.standby_lags import OnWarm
 
-__all__ = ["RestoreListeners", "RestoreSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:

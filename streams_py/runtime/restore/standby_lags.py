@@ -15,8 +15,6 @@ from streams_py.member.events import Progress
 from streams_py.ports import RecordConsumer
 from streams_py.runtime.restore.changelog import ChangelogInWork
 
-__all__ = ["OnWarm", "StandbyLags"]
-
 OnWarm = Callable[[TaskId, int, int], None]
 """Called with task, lag and ms since the task was added, when its lag first is within ``acceptable.recovery.lag``."""
 

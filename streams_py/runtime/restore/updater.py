@@ -42,8 +42,6 @@ from streams_py.runtime.restore.settings import RestoreListeners, RestoreSetting
 from streams_py.runtime.restore.standby_lags import StandbyLags
 from streams_py.system.printable import text_of
 
-__all__ = ["StateUpdater"]
-
 _log = logging.getLogger(__name__)
 
 _RECORDS_MAX = 500

@@ -48,8 +48,6 @@ from streams_py.topology.declare.nodes import (
     SinkNode,
 )
 
-__all__ = ["ActiveTask"]
-
 
 class ActiveTask(Task):
     """One active task. It belongs to one stream thread, which makes all calls.

@@ -16,8 +16,6 @@ from streams_py.ports import Clock
 from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 
-__all__ = ["Retries"]
-
 _log = logging.getLogger(__name__)
 
 _PAUSE_MS = 500

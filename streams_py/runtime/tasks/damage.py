@@ -15,8 +15,6 @@ from streams_protocol.types import TaskId
 from streams_py.errors import StateError, TaskCorruptedError
 from streams_py.runtime.tasks.task import Task
 
-__all__ = ["DamagedFiles", "raise_found"]
-
 _TIMES_MAX: Final = 3
 """Restorations of a task after damage, per thread. After these the error ends the thread: the disk is failing."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TaskCorruptedError, TaskMigratedError
 
-__all__ = ["DeferredErrors", "raise_worst"]
-
 
 class DeferredErrors:
     """Errors of one stream thread that are raised later. Not thread-safe."""

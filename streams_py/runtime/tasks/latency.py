@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Latency"]
-
 
 class Latency:
     """Count, average and maximum of durations in ms. One thread adds, any thread reads."""

@@ -6,8 +6,6 @@ from typing import ClassVar
 
 from streams_py.runtime.tasks.task import Task, TaskPhase
 
-__all__ = ["StandbyTask"]
-
 
 class StandbyTask(Task):
     """A standby task. It is RUNNING as soon as its stores are open, and the state updater replays records into them."""

@@ -24,8 +24,6 @@ from streams_py.state.tasks.interface import TaskStores
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
 
-__all__ = ["Task", "TaskNodes", "TaskPhase"]
-
 _log = logging.getLogger(__name__)
 
 

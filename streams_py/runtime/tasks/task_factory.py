@@ -23,8 +23,6 @@ from streams_py.state.tasks.interface import TaskStores
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["ThreadTasks"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTasks:

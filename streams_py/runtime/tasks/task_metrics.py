@@ -9,8 +9,6 @@ from streams_py.runtime.tasks.record.loop import RecordLoop
 from streams_py.runtime.tasks.record.measuring import SentRecords
 from streams_py.topology.metrics.node_metrics import latency_figures
 
-__all__ = ["TaskFigures"]
-
 _Figures = Iterator[tuple[str, float]]
 
 

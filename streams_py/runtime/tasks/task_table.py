@@ -34,8 +34,6 @@ from streams_py.runtime.tasks.deferred_errors import raise_worst
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
 
-__all__ = ["Partitions", "StreamTask", "TaskFactory", "TaskTable"]
-
 _log = logging.getLogger(__name__)
 
 _LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 50, 1_000

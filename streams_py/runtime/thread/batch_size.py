@@ -8,8 +8,6 @@ exceeds a few dozens.) The object lives as long as the thread.
 
 from __future__ import annotations
 
-__all__ = ["BatchSize", "Slice"]
-
 _TURN_MS = 10
 _SLICE_MS = 5
 

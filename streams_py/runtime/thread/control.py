@@ -15,8 +15,6 @@ from streams_py.runtime.commit.blocked_time import BlockedTime
 from streams_py.runtime.tasks.latency import Latency
 from streams_py.runtime.thread.states import ThreadState, thread_may_go
 
-__all__ = ["ThreadControl"]
-
 
 class ThreadControl:
     """State, requests and metrics of one stream thread. ``on_state`` is called for every change, on the thread that

@@ -24,8 +24,6 @@ from streams_py.topology.partitioning import murmur2
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["KeyPlacement"]
-
 _log = logging.getLogger("streams_py")
 
 _SAMPLES_MIN: Final = 30

@@ -18,8 +18,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import Admin, AdminError, RawRecord
 
-__all__ = ["LatestResets"]
-
 _log = logging.getLogger("streams_py")
 
 _TEXT: Final = (

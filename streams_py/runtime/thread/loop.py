@@ -31,8 +31,6 @@ from streams_py.runtime.thread.summary import Summary
 from streams_py.runtime.thread.task_moves import TaskMoves
 from streams_py.system.printable import text_of
 
-__all__ = ["StreamLoop"]
-
 _log = logging.getLogger(__name__)
 
 _BUSY_POLL_MS = 10

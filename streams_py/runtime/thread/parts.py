@@ -21,8 +21,6 @@ from streams_py.runtime.thread.latest_resets import LatestResets
 from streams_py.runtime.thread.topic_changes import TopicChanges
 from streams_py.state.caching.cache import RecordCache
 
-__all__ = ["LoopSettings", "ThreadParts"]
-
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 _MAX_POLL_RECORDS: Final = 1_000
 _CALLS_LEAST_MS: Final = 1_000

@@ -21,8 +21,6 @@ from streams_py.runtime.thread.loop import StreamLoop
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.system.printable import named, text_of
 
-__all__ = ["StreamThread"]
-
 _log = logging.getLogger(__name__)
 
 _NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)

@@ -24,8 +24,6 @@ from streams_py.runtime.thread.parts import ThreadParts
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.task_starter import TaskStarter
 
-__all__ = ["TaskMoves"]
-
 _log = logging.getLogger(__name__)
 
 _INITIALIZE_MS = 1_000

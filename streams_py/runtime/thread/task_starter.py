@@ -19,8 +19,6 @@ from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.tasks.task_table import Partitions, TaskTable
 from streams_py.runtime.thread.topic_changes import TopicChanges
 
-__all__ = ["TaskStarter"]
-
 _log = logging.getLogger(__name__)
 
 _Waiting: TypeAlias = "tuple[ActiveTask, Partitions]"

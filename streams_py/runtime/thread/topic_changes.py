@@ -26,8 +26,6 @@ from streams_py.runtime.commit.start_positions import StartPositions
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.thread.topic_ids import TopicIds
 
-__all__ = ["TopicChanges"]
-
 _log = logging.getLogger(__name__)
 
 _LOST_MS: Final = 5_000

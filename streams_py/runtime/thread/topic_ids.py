@@ -20,8 +20,6 @@ from typing import Final
 from streams_py.errors import StreamsError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, Clock
 
-__all__ = ["TopicIds"]
-
 _log = logging.getLogger(__name__)
 
 _INTERVAL_MS: Final = 2_000

@@ -6,8 +6,6 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.ports import Clients
 
-__all__ = ["clients_of"]
-
 
 def clients_of(config: StreamsConfig) -> Clients:
     """Call ``default.client.supplier``, a class or callable, with the configuration and return the client factory."""

@@ -16,8 +16,6 @@ from streams_py.topology.declare.nodes import SinkNode
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = ["create_missing_topics", "name_missing_sources", "warn_of_missing_sinks"]
-
 _log = logging.getLogger("streams_py")
 
 _EMBEDDED_PARTITIONS = 4

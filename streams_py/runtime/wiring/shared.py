@@ -71,8 +71,6 @@ from streams_py.topology.generated_names import check_generated_names
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.topology import Topology
 
-__all__ = ["ClientResources"]
-
 _log = logging.getLogger("streams_py")
 
 

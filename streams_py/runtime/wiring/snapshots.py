@@ -13,8 +13,6 @@ from streams_py.ports import Admin, AdminError, AdminErrorKind
 from streams_py.state.snapshots.snapshots import DELETE_RETENTION_MS, ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 
-__all__ = ["open_snapshots", "snapshot_storage"]
-
 _log = logging.getLogger("streams_py")
 
 _TEMPORARY: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE)

@@ -20,8 +20,6 @@ from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.directory.task_files import FORMAT_MARKER
 
-__all__ = ["StateCleaner", "delete_outdated"]
-
 _log = logging.getLogger("streams_py")
 
 

@@ -32,21 +32,6 @@ import pyarrow as pa
 
 from streams_py.spark.columns import HEADERS, SPARK_HEADERS
 
-__all__ = [
-    "BLOCKS",
-    "INPUT",
-    "RECORD",
-    "RECORDS",
-    "ROWS",
-    "STATE",
-    "SUMMARY",
-    "Blocks",
-    "block_rows",
-    "records_batch",
-    "records_in",
-    "unpacked",
-]
-
 RECORD: Final = 0
 STATE: Final = 1
 SUMMARY: Final = 2

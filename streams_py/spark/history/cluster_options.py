@@ -13,8 +13,6 @@ from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_setti
 from streams_py.errors import ConfigError
 from streams_py.spark.kafka.options import ReaderOptions, for_reader, for_writer, reader_options, writer_options
 
-__all__ = ["check_options", "check_whole"]
-
 _ANY_TOPIC: Final = "any"
 
 

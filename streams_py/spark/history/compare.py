@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from streams_py.history.travel import GivenTopology
 
-__all__ = ["TopicDifference", "compare_runs"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicDifference:

@@ -15,8 +15,6 @@ import numpy as np
 from streams_py.errors import StreamsError
 from streams_py.spark.history.order import Ordered
 
-__all__ = ["each_once"]
-
 
 def each_once(parts: Iterable[Ordered]) -> Iterator[Ordered]:
     """Yield parts that are sorted by offset, without repetitions.

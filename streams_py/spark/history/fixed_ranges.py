@@ -16,8 +16,6 @@ from streams_py.spark.kafka.planning import REMEDY, RangePlan, ids_option, log_a
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 from streams_py.spark.kafka.ranges import OffsetRange, clipped, partitions_of, positions
 
-__all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_in", "ranges_of"]
-
 _CLIENT_ID: Final = "streams-history"
 _TAIL: Final = 10_000
 """Number of offsets at the end of a partition that are read to find the newest committed record."""

@@ -22,8 +22,6 @@ from streams_py.spark.failures import in_one_sentence
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableRows", "newest_and_counts", "packed", "sent_to_workers"]
-
 _CREATE_TIME: Final = 1
 _ROWS_AT_ONCE: Final = 10_000
 _BYTES_AT_ONCE: Final = 4 << 20

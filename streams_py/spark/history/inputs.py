@@ -26,18 +26,6 @@ from streams_py.spark.redelivered import redelivered_counter
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = [
-    "GivenInputs",
-    "Inputs",
-    "StageInput",
-    "archive",
-    "bytes_in",
-    "fixed_inputs",
-    "newest_of",
-    "oldest_in",
-    "stage_input",
-]
-
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """The inputs as users pass them.
 

@@ -29,8 +29,6 @@ from streams_py.spark.partitioning import partition_column
 from streams_py.spark.rare_collections import rare_collections
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["stage_kernel"]
-
 _RANK: Final = 1 << 32
 _BATCH_ROWS: Final = 10_000
 _PARTITION_ROWS: Final = 100

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["largest_first", "spark_partition"]
-
 
 def largest_first(tasks: Iterable[int], sizes: Mapping[int, int]) -> list[int]:
     """Return the numbers of tasks by size, largest first, then by number.

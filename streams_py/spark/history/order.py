@@ -25,8 +25,6 @@ import pyarrow as pa
 
 from streams_py.spark.history.blocks import RECORDS, records_in
 
-__all__ = ["ORDER", "Ordered", "in_order"]
-
 ORDER: Final = ("partition", "place", "topic", "source", "seq")
 """The columns by which Spark sorts block rows."""
 _AT_ONCE_BYTES: Final = 4 << 20

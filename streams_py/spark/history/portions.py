@@ -33,8 +33,6 @@ from streams_py.spark.kafka.options import ReaderOptions
 from streams_py.spark.kafka.planning import same_topic
 from streams_py.spark.version import check_same_version, library_version
 
-__all__ = ["OfBlocks", "OfRanges", "Portion", "Reader", "blocks_of_rows", "blocks_read_by", "timed_blocks"]
-
 _RECORDS_AT_ONCE: Final = 2_000
 _BYTES_AT_ONCE: Final = 4 << 20
 """Size of a portion. It is smaller than an output batch, because a record may create several output records."""

@@ -35,8 +35,6 @@ from streams_py.topology.partitioning import partition_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PREVIEW_COLUMNS", "PreviewProcessor", "preview"]
-
 PREVIEW_COLUMNS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
     f"headers {SPARK_HEADERS}, task int, seq bigint"

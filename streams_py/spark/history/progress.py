@@ -26,8 +26,6 @@ from streams_py.spark.session import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["HistoryProgress", "ProgressListener", "RecordCounter", "StageReports", "Tick", "listening"]
-
 _SEND_EVERY_S: Final = 1.0
 _TELL_EVERY_S: Final = 0.5
 _LOOK_S: Final = 0.2

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from streams_py.history.bootstrap import BootstrapPlan
     from streams_py.spark.history.run import Results
 
-__all__ = ["recount_plan", "recount_results"]
-
 _CLIENT_ID: Final = "streams-history-recount"
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from streams_py.topology.topology import Topology
 
-__all__ = ["Results", "run", "settings_of", "topics_of"]
-
 _DEFAULTS: Final = {"application.id": "history"}
 _FILES: Final = {
     "maxRecordsPerFile": 256,

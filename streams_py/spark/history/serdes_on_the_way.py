@@ -14,8 +14,6 @@ from streams_py.spark.failures import sentence_of
 from streams_py.topology.declare.nodes import SinkNode, SourceNode
 from streams_py.topology.topology import Topology
 
-__all__ = ["cannot_travel", "serdes_that_stay"]
-
 
 def cannot_travel(
     error: Exception, where: str, source: TopologySource, config: Mapping[str, Any]

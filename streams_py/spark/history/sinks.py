@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from streams_py.history.plan import HistoryPlan
     from streams_py.spark.history.run import Results
 
-__all__ = ["TaskWritten", "announce_sinks", "announce_writers", "check_writers", "once_kernel", "write_sinks"]
-
 _COLUMNS: Final = ("source", "topic", "partition", "value", "key", "timestamp_ms", "headers")
 _WRITTEN: Final = "source bigint, written bigint, skipped bigint"
 _TRANSACTION_RECORDS: Final = 100_000

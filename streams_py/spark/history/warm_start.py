@@ -35,8 +35,6 @@ from streams_py.spark.session import check_writes_once
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["StateWritten", "verify_changelogs", "write_changelogs"]
-
 _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 

@@ -18,8 +18,6 @@ from streams_py.system.file_locks import FileLock, LockHolder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["WorkFolder", "check_work"]
-
 _OPTION: Final = "--work"
 
 

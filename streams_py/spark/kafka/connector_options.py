@@ -12,8 +12,6 @@ from typing import Final
 
 from streams_py.errors import ConfigError
 
-__all__ = ["translated"]
-
 
 def _same(value: str) -> str:
     return value

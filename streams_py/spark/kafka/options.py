@@ -24,19 +24,6 @@ from streams_py.ports import BEGINNING
 from streams_py.spark.kafka.connector_options import translated
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = [
-    "INT64_MAX",
-    "Position",
-    "PositionKind",
-    "ReaderOptions",
-    "WriterOptions",
-    "for_reader",
-    "for_writer",
-    "parse_position",
-    "reader_options",
-    "writer_options",
-]
-
 _REFERENCE: Final = re.compile(r"(env|file):(.+)", re.DOTALL)
 _KAFKA: Final = "kafka."
 _COMMON: Final = ("allow.plain.secrets",)

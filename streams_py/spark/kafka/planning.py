@@ -16,8 +16,6 @@ from streams_py.adapters.confluent.bulk.same_topic import SameTopic, believed, c
 from streams_py.spark.kafka.options import ReaderOptions
 from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, whole_ranges
 
-__all__ = ["REMEDY", "RangePlan", "ids_option", "log_admin", "plan_of", "same_topic"]
-
 REMEDY: Final = "Plan again, with the topic that exists now"
 
 

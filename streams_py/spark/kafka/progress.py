@@ -13,8 +13,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.spark.kafka.stream_offsets import firsts_in, offsets_in, stream_partition
 from streams_py.system.foreign_json import loads as loads_foreign
 
-__all__ = ["records_behind", "records_read"]
-
 
 def records_behind(progress: Any) -> dict[TopicPartition, int]:
     """Return the number of offsets between the end of a micro-batch and the end of each partition at that time.

@@ -25,8 +25,6 @@ from pyspark.sql.datasource import (
 
 from streams_py.spark.kafka.options import INT64_MAX
 
-__all__ = ["EVERYTHING", "Bounds", "Span", "bounds_of"]
-
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = INT64_MAX
 

@@ -17,8 +17,6 @@ from streams_py.ports import BEGINNING, END
 from streams_py.spark.kafka.options import INT64_MAX, Position, PositionKind, ReaderOptions
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 
-__all__ = ["LogOffsets", "OffsetRange", "clipped", "partitions_of", "plan_ranges", "positions", "split", "whole_ranges"]
-
 
 class OffsetRange(NamedTuple):
     """The offsets of one partition from ``start`` to ``end``, exclusive."""

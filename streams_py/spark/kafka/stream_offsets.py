@@ -17,19 +17,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk import same_topic
 from streams_py.errors import StreamsError
 
-__all__ = [
-    "StreamOffsets",
-    "check_same_topics",
-    "check_still_there",
-    "firsts_in",
-    "ids_in",
-    "limited",
-    "offsets_in",
-    "stream_key",
-    "stream_offsets",
-    "stream_partition",
-]
-
 _FIRST: Final = "/first"
 _REMEDY: Final = "Start over with a new checkpoint folder (telemetry: with a new folder of tables)"
 

@@ -17,8 +17,6 @@ from streams_py.errors import StreamsError
 from streams_py.spark.kafka.options import ReaderOptions
 from streams_py.spark.kafka.stream_offsets import stream_partition
 
-__all__ = ["first_rows"]
-
 _log = logging.getLogger(__name__)
 
 _CLIENT_ID: Final = "streams-kafka-planner"

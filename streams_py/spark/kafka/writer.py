@@ -39,8 +39,6 @@ from streams_py.spark.version import check_same_version, library_version
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["RangeCommit", "TopicWriter", "check_columns", "log_commit"]
-
 _log = logging.getLogger(__name__)
 
 _CLIENT_ID: Final = "streams-kafka-writer"

@@ -23,8 +23,6 @@ from streams_py.errors import SerializationError
 from streams_py.ports import Headers, RawRecord
 from streams_py.ports.record_headers import headers_of
 
-__all__ = ["CHANGELOG_HEADERS", "Buffered", "decode_buffered", "decode_record", "encode"]
-
 CHANGELOG_HEADERS: Final[list[tuple[str, bytes | None]]] = [("v", b"\x03")]
 
 _NULL: Final = -1

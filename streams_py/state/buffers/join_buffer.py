@@ -24,8 +24,6 @@ from streams_py.state.stores.uncached import UncachedStore
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import Eviction
 
-__all__ = ["JoinBuffer"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -20,8 +20,6 @@ from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import Eviction
 
-__all__ = ["SuppressionBuffer"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

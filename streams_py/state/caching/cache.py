@@ -20,8 +20,6 @@ from typing import Protocol
 from streams_py.errors import StateError
 from streams_py.ports import Headers
 
-__all__ = ["CachedContent", "FlushedStore", "RecordCache", "encoded_length", "flush_until_clean", "headers_size"]
-
 _ROUNDS_MAX = 100
 """Maximum number of flush rounds. Stores of a task may fill each other's caches during a flush; more mean a cycle."""
 

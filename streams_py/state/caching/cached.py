@@ -48,8 +48,6 @@ from streams_py.state.stores.operations import KeyValueOperations
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import FlushListener
 
-__all__ = ["ENTRY_BYTES", "CachedStore", "Entry"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")

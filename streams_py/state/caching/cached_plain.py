@@ -9,8 +9,6 @@ from streams_py.state.caching.cached import CachedStore
 from streams_py.state.stores.key_value import PlainStore
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["CachedPlainStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -16,8 +16,6 @@ from streams_py.state.stores.key_value import TimestampedStore
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import Updater, ValueAndTimestamp
 
-__all__ = ["CachedTimestampedStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ClosedStore"]
-
 
 class ClosedStore(dict[Any, None]):
     """A dict that replaces the dirty keys of a closed store and refuses writes, so that writes need no extra check."""

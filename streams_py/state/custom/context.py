@@ -14,8 +14,6 @@ from streams_py.ports.record_headers import written_headers
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["CustomStoreContext", "read_only_call", "refuse_change"]
-
 
 class _ReadOnlyCall(threading.local):
     """The read-only call that the current thread is executing."""

@@ -15,8 +15,6 @@ from streams_py.system.printable import named
 from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["CustomStoreAdapter", "as_used", "custom_store_of"]
-
 S = TypeVar("S")
 
 

@@ -11,8 +11,6 @@ from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.custom_stores import KeyValueBytesStore
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["SuppliedBytes"]
-
 
 class SuppliedBytes:
     """A ``BytesStore`` over a :class:`KeyValueBytesStore`, which it creates and opens.

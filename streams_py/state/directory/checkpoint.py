@@ -29,18 +29,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.system.private_files import open_file, replace_file
 
-__all__ = [
-    "CHECKPOINT_FILE",
-    "DATABASE_DIRECTORY",
-    "CheckpointFile",
-    "delete_checkpoint",
-    "force_to_disk",
-    "has_database",
-    "read_checkpoint",
-    "stored_offsets",
-    "write_checkpoint",
-]
-
 CHECKPOINT_FILE: Final = ".py-checkpoint"
 
 DATABASE_DIRECTORY: Final = "rocksdb"

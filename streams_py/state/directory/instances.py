@@ -30,20 +30,6 @@ from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import named
 from streams_py.system.private_files import UntrustedPathError, open_file, replace_file
 
-__all__ = [
-    "LOCK_FILE",
-    "InstanceMetadata",
-    "instance_directories",
-    "is_held",
-    "is_instance_directory",
-    "lock_directory",
-    "not_usable",
-    "read_metadata",
-    "unlock_directory",
-    "usable_directories",
-    "write_metadata",
-]
-
 LOCK_FILE: Final = ".lock"
 _PROCESS_FILE: Final = "kafka-streams-process-metadata"
 _PROCESS_FILE_MAX: Final = 64 << 10

@@ -16,8 +16,6 @@ import itertools
 import os
 from typing import Final
 
-__all__ = ["ANOTHER_LAYOUT", "ANOTHER_LIBRARY", "free_place"]
-
 ANOTHER_LIBRARY: Final = "of-another-library"
 ANOTHER_LAYOUT: Final = "of-another-layout"
 

@@ -67,8 +67,6 @@ from streams_py.state.directory.task_files import (
 )
 from streams_py.system.private_files import FOLDER_MODE, check_shared_folder, delete, make_folder
 
-__all__ = ["StateDirectory"]
-
 _GLOBAL_DIRECTORY: Final = "global"
 _ASIDE: Final = "of-cluster-"
 

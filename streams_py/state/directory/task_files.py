@@ -9,8 +9,6 @@ from streams_protocol.types import TaskId
 from streams_py.state.directory.checkpoint import CHECKPOINT_FILE
 from streams_py.system.private_files import delete, is_temporary, open_file
 
-__all__ = ["FORMAT", "FORMAT_MARKER", "delete_ours", "has_content", "is_ours", "task_id_of", "write_marker"]
-
 FORMAT_MARKER: Final = ".py-store-format"
 FORMAT: Final = b"1\n"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["BackgroundWork"]
-
 
 class BackgroundWork:
     """One kind of work that runs on a background thread.

@@ -19,8 +19,6 @@ import rocksdict
 from streams_protocol.types import TopicPartition
 from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["BulkLoad"]
-
 _LOGGED_RECORDS: Final = 20_000
 """Number of records of a bulk restore that still use the write-ahead log. For fewer, a final flush would cost more."""
 _LOOK_BYTES: Final = 256 << 10

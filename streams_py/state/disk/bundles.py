@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-__all__ = ["BUNDLE", "bundle_key", "is_worth_it", "name_of", "packed", "unpacked"]
-
 BUNDLE: Final = b"\0bundle "
 """Key prefix of bundles. No topic name starts with it."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from streams_py.errors import StateError
 from streams_py.state.disk.options import remedy_for
 
-__all__ = ["is_damage", "is_damage_in"]
-
 _DAMAGE: Final = ("Corruption", "No such file")
 """Parts of RocksDB's error messages about damaged or missing files. The error for a locked database has neither."""
 

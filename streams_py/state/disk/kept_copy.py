@@ -29,8 +29,6 @@ from streams_py.system.private_files import delete, make_folder
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["KeptCopy"]
-
 _PART: Final = ".part"
 
 

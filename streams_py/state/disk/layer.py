@@ -11,8 +11,6 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 from threading import Lock
 
-__all__ = ["SMALL_BYTES", "Layer"]
-
 SMALL_BYTES = 256
 """Assumed size of a small entry in bytes. Up to this size, key and data are not counted: a dict entry costs as much."""
 _INSERT_MAX = 32

@@ -28,8 +28,6 @@ from streams_py.topology.declare.stores import StoreBuilder
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["layout_of", "set_changed_aside"]
-
 _logger = logging.getLogger(__name__)
 
 

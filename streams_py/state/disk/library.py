@@ -19,8 +19,6 @@ import rocksdict
 
 from streams_py.errors import StateError
 
-__all__ = ["use_own_library"]
-
 _MODULE: Final = "rocksdict.rocksdict"
 _file: Final = sys.modules[_MODULE].__file__ or ""
 _loaded = {"pid": os.getpid()}

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-__all__ = ["Mode"]
-
 
 @dataclass(slots=True)
 class Mode:

@@ -21,8 +21,6 @@ from streams_py.errors import StateError
 from streams_py.state.disk.options import LEVEL_0_FILES_MAX
 from streams_py.system.private_files import FOLDER_MODE, close_to_others, make_folder
 
-__all__ = ["Location", "flush_at_once", "open_database", "prepare_folder"]
-
 _HELD_HERE: Final = "lock hold by current process"
 """Part of RocksDB's error message when the database is still open in this process."""
 _OPEN_TRIES: Final = 50

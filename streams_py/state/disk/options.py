@@ -18,17 +18,6 @@ import rocksdict
 from streams_py.state.disk.library import use_own_library
 from streams_py.system.forks import end_without_destructors, keep_undestroyed, when_forked
 
-__all__ = [
-    "BUFFERS_WAITING_MAX",
-    "LEVEL_0_FILES_MAX",
-    "LEVEL_0_FILES_MERGED",
-    "LEVEL_0_FILES_MERGED_LATE",
-    "RocksMemory",
-    "database_options",
-    "remedy_for",
-    "shared_rocks_memory",
-]
-
 _WRITE_BUFFER_BYTES: Final = 8 << 20
 """Size of a store's write buffer (memtable) in bytes: half of Kafka's.
 

@@ -7,18 +7,6 @@ from typing import Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
 
-__all__ = [
-    "INPUT",
-    "LAYOUT",
-    "TOPICS",
-    "TOPIC_ID",
-    "InputEntry",
-    "key_of",
-    "partition_in",
-    "read_input",
-    "written_input",
-]
-
 InputEntry: TypeAlias = tuple[int, str]
 """Committed offset of an input partition, and the id of the topic that the offset refers to ("": unknown)."""
 _OFFSET: Final = struct.Struct(">q")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PROPERTIES"]
-
 PROPERTIES: Final[Mapping[str, str]] = {
     "num-entries-active-mem-table": "Entries in the active memtable.",
     "num-deletes-active-mem-table": "Deletions in the active memtable.",

@@ -24,8 +24,6 @@ from streams_py.system.printable import text_of
 from streams_py.system.private_files import make_folder
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["SortedFiles", "sorted_files_target", "sorted_folder"]
-
 _FOLDER: Final = "sorted"
 """Folder in a task's directory. The next owner of the task deletes files that are left in it."""
 

@@ -23,8 +23,6 @@ from streams_py.state.disk.properties import PROPERTIES
 from streams_py.state.stores.bytes_store import overlaid
 from streams_py.system.printable import text_of
 
-__all__ = ["RocksBytes", "StoreHost", "put_or_delete"]
-
 _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
 """Size limit of the bundles of one store, in bytes. Opening the database has to write out the bundles."""

@@ -17,8 +17,6 @@ from streams_py.topology.declare.stores import StoreBuilder
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["MeasuredStores", "Measuring"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:

@@ -22,8 +22,6 @@ from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.metrics.averages import Extent, Sampled
 from streams_py.topology.metrics.node_metrics import latency_figures
 
-__all__ = ["OPERATIONS", "StoreFigures", "StoreUse", "state_tag"]
-
 _METHODS: Final[Mapping[str, str]] = {
     "put": "put",
     "put_value": "put",

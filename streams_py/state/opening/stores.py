@@ -33,17 +33,6 @@ from streams_py.topology.declare import names
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = [
-    "AnyKeyValueStore",
-    "Store",
-    "StoreDefaults",
-    "changelog_topic",
-    "disk_layouts",
-    "is_on_disk",
-    "is_persistent",
-    "open_store",
-]
-
 AnyKeyValueStore: TypeAlias = (
     "PlainStore[Any, Any] | ExpiringPlainStore[Any, Any] | TimestampedStore[Any, Any] | "
     "CachedPlainStore[Any, Any] | CachedTimestampedStore[Any, Any]"

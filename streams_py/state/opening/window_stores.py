@@ -22,8 +22,6 @@ from streams_py.state.windowed.window_store import DuplicatesWindowStore, PlainW
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["WINDOWED_KINDS", "WindowedStore", "open_windowed"]
-
 WindowedStore: TypeAlias = (
     "PlainWindowStore[Any, Any] | TimestampedWindowStore[Any, Any] | DuplicatesWindowStore[Any, Any] "
     "| SessionStoreOverEntries[Any, Any]"

@@ -10,8 +10,6 @@ from streams_py.state.custom.context import read_only_call, refuse_change
 from streams_py.state.opening.stores import Store
 from streams_py.topology.declare.custom_stores import CustomStateStore
 
-__all__ = ["WriteProtectedStore", "write_protected"]
-
 
 class WriteProtectedStore:
     """A view of a store that passes reads through and refuses changes."""

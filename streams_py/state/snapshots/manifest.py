@@ -18,8 +18,6 @@ from streams_py.errors import SnapshotError
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import named, printable
 
-__all__ = ["Manifest", "SnapshotFile", "SnapshotOf"]
-
 _FORMAT: Final = 1
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")

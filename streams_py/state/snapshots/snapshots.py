@@ -32,8 +32,6 @@ from streams_py.system.private_files import make_folder
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["DELETE_RETENTION_MS", "ChangelogNow", "KnownOffsets", "Snapshots"]
-
 _log = logging.getLogger("streams_py")
 
 _FETCH: Final = "snapshot-fetch"

@@ -25,8 +25,6 @@ from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, Snapshot
 from streams_py.system.printable import named
 from streams_py.system.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
 
-__all__ = ["TaskSnapshots", "hash_of", "open_storage", "time_of"]
-
 _MANIFEST_BYTES_MAX: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 20
 

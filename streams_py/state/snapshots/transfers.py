@@ -10,8 +10,6 @@ from typing import Final
 
 from streams_py.errors import SnapshotError
 
-__all__ = ["Download", "Transfer", "Upload"]
-
 _ASKED_EACH_MS: Final = 2_000
 """Longest interval between two calls of ``is_silent`` that counts as silence, in ms.
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Protocol, TypeVar
 
-__all__ = ["BytesStore", "MemoryBytes", "after_prefix", "overlaid"]
-
 S = TypeVar("S")
 
 _INSERT_MAX = 32

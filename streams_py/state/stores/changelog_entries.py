@@ -9,8 +9,6 @@ from typing import Final, TypeAlias, cast
 from streams_py.ports import RawRecord
 from streams_py.state.stores.codec import pack_timestamp
 
-__all__ = ["ChangelogEntries", "RestoreRecord", "changelog_entries"]
-
 RestoreRecord: TypeAlias = "tuple[bytes | None, bytes | None, int]"
 """Key, value and timestamp (ms) of a changelog record."""
 

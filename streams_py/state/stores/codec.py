@@ -17,8 +17,6 @@ from streams_py.serdes import Serde, cannot_decode, cannot_encode
 from streams_py.serdes.reasons import cause_of
 from streams_py.topology.declare.stores import ValueAndTimestamp
 
-__all__ = ["TIMESTAMP_BYTES", "StoreCodec", "pack_timestamp", "timestamp_of"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

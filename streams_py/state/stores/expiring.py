@@ -25,8 +25,6 @@ from streams_py.state.stores.bytes_store import BytesStore
 from streams_py.state.stores.codec import TIMESTAMP_BYTES, pack_timestamp, timestamp_of
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["ExpiringBytes", "bucket_ms"]
-
 _NAME = b"\x00"
 _ENTRY = b"\x01"
 _ENTRIES_END = b"\x02"

@@ -23,16 +23,6 @@ from streams_py.state.stores.operations import KeyValueOperations
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import FlushListener, Updater, ValueAndTimestamp
 
-__all__ = [
-    "ChangeLog",
-    "ExpiringPlainStore",
-    "PlainStore",
-    "StoreOverBytes",
-    "SuppliedPlainStore",
-    "TimestampedStore",
-    "with_headers",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")

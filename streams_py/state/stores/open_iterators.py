@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any, TypeVar
 
-__all__ = ["ListsIterators", "OpenIterators"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from streams_py.state.stores.bytes_store import after_prefix
 from streams_py.state.stores.codec import StoreCodec
 from streams_py.state.stores.open_iterators import ListsIterators
 
-__all__ = ["KeyValueOperations"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")

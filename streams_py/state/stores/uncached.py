@@ -10,8 +10,6 @@ from streams_py.state.stores.codec import StoreCodec
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["UncachedStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

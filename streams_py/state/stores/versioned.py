@@ -22,8 +22,6 @@ from streams_py.state.stores.key_value import ChangeLog
 from streams_py.state.stores.uncached import UncachedStore
 from streams_py.topology.declare.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord
 
-__all__ = ["VersionedStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -25,8 +25,6 @@ from streams_py.system.private_files import FOLDER_MODE, replace_file
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["ChangelogTopics"]
-
 _logger = logging.getLogger(__name__)
 
 _INCOMPLETE = (

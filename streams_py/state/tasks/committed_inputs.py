@@ -11,8 +11,6 @@ from streams_protocol.types import TopicPartition
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["CommittedInputs"]
-
 
 class CommittedInputs:
     """The committed offsets of input partitions, and the ids of the topics that the offsets refer to."""

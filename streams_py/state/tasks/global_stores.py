@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from streams_py.state.disk.bulk_load import BulkLoad
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["GlobalStores"]
-
 _CHECKPOINT_EVERY_RECORDS = 10_000
 
 _log = logging.getLogger(__name__)

@@ -21,8 +21,6 @@ from streams_py.system.private_files import delete
 if TYPE_CHECKING:
     from streams_py.state.snapshots.snapshots import Snapshots
 
-__all__ = ["database_of", "set_damaged_aside", "set_damaged_global_aside", "undamaged_database"]
-
 _log = logging.getLogger("streams_py")
 
 _DAMAGED_DIRECTORY: Final = "rocksdb-damaged"

@@ -12,8 +12,6 @@ from streams_py.state.stores.key_value import ChangeLog
 from streams_py.state.tasks.committed_inputs import CommittedInputs
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["TaskStores"]
-
 
 class TaskStores(Protocol):
     """A task's stores and their changelog positions.

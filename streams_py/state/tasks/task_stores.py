@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from streams_py.state.disk.bulk_load import BulkLoad
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["TaskState"]
-
 _logger = logging.getLogger(__name__)
 
 _BEFORE_ALL = -1  # the position before the first record: all of the changelog is replayed on top of the store

@@ -25,8 +25,6 @@ from streams_py.state.windowed.segments import ExpiringSegments
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import FlushListener, WindowRetention
 
-__all__ = ["AnyEntries", "WindowedEntries", "without_segment"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")

@@ -25,8 +25,6 @@ from typing import Any, Final
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.declare.stores import WindowRetention
 
-__all__ = ["SEGMENT_BYTES", "SESSION_LAYOUT", "WINDOW_LAYOUT", "Layout", "segment_prefix"]
-
 _I64 = struct.Struct(">q")
 _WINDOW = struct.Struct(">qi")
 _SESSION = struct.Struct(">qq")

@@ -15,8 +15,6 @@ from threading import Lock
 from typing import Final
 from weakref import WeakSet
 
-__all__ = ["RecentMemory", "RecentSegments", "shared_recent_memory"]
-
 _ENTRY_BYTES: Final = 300
 """Approximate size of an entry in bytes, including its key and list but not its data."""
 _NOTHING: Final = ()

@@ -17,8 +17,6 @@ from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_pref
 from streams_py.state.windowed.recent import RecentSegments
 from streams_py.topology.declare.stores import WindowRetention
 
-__all__ = ["ExpiringSegments", "SegmentedMemory"]
-
 _UNKNOWN = -1
 _DAY_MS = 86_400_000
 """Time that Kafka Streams by default keeps changelog records beyond the retention of the store, in ms."""

@@ -9,8 +9,6 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.state.windowed.layout import SESSION_LAYOUT
 
-__all__ = ["SessionStoreOverEntries"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -16,8 +16,6 @@ from streams_py.state.windowed.segments import ExpiringSegments
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import ValueAndTimestamp, WindowRetention, WindowUpdater
 
-__all__ = ["DuplicatesWindowStore", "PlainWindowStore", "TimestampedWindowStore", "WindowStoreOverEntries"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")

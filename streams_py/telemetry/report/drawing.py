@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-__all__ = ["Bar", "Cell", "Point", "grid", "stacked_bars", "steps", "timeline"]
-
 WIDTH: Final = 960
 _LEFT: Final = 56
 _BOTTOM: Final = 28

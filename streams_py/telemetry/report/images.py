@@ -13,8 +13,6 @@ from streams_py.telemetry.report.tables import Row, Tables
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "write_images"]
-
 _SIZE_IN: Final = (10.0, 3.2)
 _DPI: Final = 120
 _BARS_MAX: Final = 60

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["STYLE"]
-
 STYLE: Final = """
 :root{--bg:#fbfbfa;--card:#fff;--ink:#1d2329;--soft:#5d6873;--rule:#e3e6e9;--axis:#9aa4ad;
 --blue:#2f6fb2;--teal:#1f8f82;--green:#5a9a3a;--amber:#c98a15;--red:#c2452d;--violet:#7a5bb0;--grey:#8b949d;--pink:#b5548a;

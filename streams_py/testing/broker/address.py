@@ -10,8 +10,6 @@ from confluent_kafka.admin import AdminClient
 from streams_py.testing.broker import topics
 from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError
 
-__all__ = ["AddressBroker"]
-
 _CONNECT_S = 10.0
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from streams_py.testing.broker.interface import NoBrokerError
 
-__all__ = ["Authority", "Certificate"]
-
 _DAYS = 2
 
 

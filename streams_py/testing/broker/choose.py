@@ -16,8 +16,6 @@ from streams_py.testing.broker.interface import Broker, NoBrokerError
 from streams_py.testing.broker.jars import why_no_jvm
 from streams_py.testing.broker.jvm import JvmBroker
 
-__all__ = ["find_broker", "why_no_broker"]
-
 _KINDS = ("jvm", "docker", "none")
 
 

@@ -28,8 +28,6 @@ from streams_py.testing.broker.jvm import free_ports
 from streams_py.testing.broker.jvm_node import HOST, shared_settings
 from streams_py.testing.broker.readiness import wait_until_ready
 
-__all__ = ["DockerBroker", "why_no_docker"]
-
 _CLIENT_PORT, _NODE_PORT, _CONTROLLER_PORT = 9092, 19092, 29093
 _READY_MS = 120_000
 _STOP_S = 20

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.testing.broker.interface import BrokerCapabilities
 
-__all__ = ["EmbeddedBroker"]
-
 
 class EmbeddedBroker:
     """A separate mock cluster, in a small server process that stops when its last user closes it.

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBrokerError", "kafka_version"]
-
 KAFKA_VERSION = "4.3.1"
 """Apache Kafka release of the JVM and Docker back ends, unless ``STREAMS_PY_KAFKA_VERSION`` selects another."""
 

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from streams_py.testing.broker.interface import KAFKA_VERSION, NoBrokerError, kafka_version
 
-__all__ = ["java_path", "kafka_jars", "why_no_jvm"]
-
 _JAVA_MIN = 17
 
 

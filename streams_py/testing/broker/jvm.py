@@ -23,8 +23,6 @@ from streams_py.testing.broker.jvm_node import HOST, JvmNode, Ports
 from streams_py.testing.broker.readiness import wait_until_ready
 from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
-__all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
-
 _PORTS = (15_000, 32_000)
 """Range of ports: above the well-known ports, below the ephemeral ports of Linux (32768) and macOS (49152)."""
 

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from streams_py.testing.broker.interface import NoBrokerError
 
-__all__ = ["HOST", "JvmNode", "Ports"]
-
 HOST = "127.0.0.1"
 _STOP_S, _KILL_S = 20.0, 10.0
 _LOGS = tuple(

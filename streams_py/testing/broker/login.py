@@ -14,8 +14,6 @@ from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
 from streams_py.testing.broker.jvm_node import HOST
 from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
-__all__ = ["LoginBroker"]
-
 _USER: Final = "tortured"
 _LISTENER: Final = "LOGIN"
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 
 from streams_py.testing.broker.interface import NoBrokerError
 
-__all__ = ["is_ready", "wait_until_ready"]
-
 _METADATA, _FIND_COORDINATOR = 3, 10
 _CONNECT_S, _ANSWER_S, _RETRY_S = 2.0, 5.0, 0.1
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import confluent_kafka.admin
 
-__all__ = ["MECHANISM", "add_user", "await_login", "forget_user", "password_settings"]
-
 MECHANISM: Final = "SCRAM-SHA-512"
 
 _admin: Any = confluent_kafka.admin  # it exports more names than its type information lists

@@ -35,8 +35,6 @@ from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
 kafka_admin: Any = confluent_kafka.admin  # it exports more names than its type information lists
 
-__all__ = ["LISTENERS", "Right", "SecuredBroker"]
-
 LISTENERS: Final = ("SASL_SSL", "SSL", "EXPIRED", "FOREIGN", "WRONG_HOST")
 _REQUEST_S: Final = 20.0
 _SEEN_S: Final = 30.0

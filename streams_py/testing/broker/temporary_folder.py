@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["TemporaryFolder"]
-
 _SETTLE_S: Final = 10.0
 _GUARD: Final = """
 read -r _

@@ -11,8 +11,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from streams_py.testing.broker.interface import NoBrokerError
 
-__all__ = ["create_topic"]
-
 _REQUEST_S = 5.0
 _LIMIT_S = 40.0
 

@@ -12,8 +12,6 @@ from collections import Counter
 from streams_py.errors import AssignorError, TaskAssignmentError
 from streams_py.testing.checkers.observation import Checker, Published
 
-__all__ = ["AssignorErrors"]
-
 
 class AssignorErrors(Checker):
     """Checks that a failing custom assignor only causes an error, so that a draft can be tried on a running group."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Restored
 
-__all__ = ["CompleteState"]
-
 
 class CompleteState(Checker):
     """Checks that restored stores are complete. Results of an incomplete store look like any other result."""

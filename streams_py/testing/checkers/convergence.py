@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome
 
-__all__ = ["Convergence"]
-
 _FOLLOW_UPS = 6
 """Additional rebalances: to agree on a version, to hand over withheld tasks, to replace a member lost meanwhile."""
 

@@ -10,8 +10,6 @@ import random
 
 from streams_py.testing.checkers.observation import Checker, Published
 
-__all__ = ["Determinism"]
-
 _ONE_IN = 6
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from streams_protocol.types import TopicPartition
 from streams_py.testing.checkers.observation import Checker, Committed
 
-__all__ = ["Fenced"]
-
 
 class Fenced(Checker):
     """Checks that zombies commit nothing: their commit would make the new owner repeat or skip records."""

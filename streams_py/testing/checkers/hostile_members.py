@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
-__all__ = ["HostileMembers"]
-
 
 class HostileMembers(Checker):
     """Checks that a hostile member does not stop the group. Any client that can reach the brokers can join it."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome
 
-__all__ = ["Movement"]
-
 
 class Movement(Checker):
     """Checks that tasks do not move without need: every move costs a pause or a restore."""

@@ -19,8 +19,6 @@ from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["Checker", "Committed", "Gained", "Outcome", "Placed", "Published", "Restored", "Violation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Violation:

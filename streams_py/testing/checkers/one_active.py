@@ -15,8 +15,6 @@ from streams_protocol.errors import ProtocolError
 from streams_protocol.types import TaskId
 from streams_py.testing.checkers.observation import Checker, Published
 
-__all__ = ["OneActive"]
-
 _VERSION_HOSTS = 2
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Gained, Published
 
-__all__ = ["OneOwner"]
-
 
 class OneOwner(Checker):
     """Checks that no partition has two owners, which would both process its records and overwrite each other's

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome
 
-__all__ = ["Running"]
-
 _LIMIT_MS = 60_000
 _ASSIGNOR_RETRY_MS = 60_000
 

@@ -11,8 +11,6 @@ from streams_protocol.types import HostInfo, TaskId
 from streams_py.testing.checkers.observation import Checker, Published
 from streams_py.testing.checkers.one_active import _info_with_hosts as info_with_hosts
 
-__all__ = ["Standbys"]
-
 _VERSION_STANDBY_HOSTS = 6
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
-__all__ = ["UnexplainedErrors"]
-
 
 class UnexplainedErrors(Checker):
     """Checks that every error has a cause. An error without one is a defect, even if the group recovers from it."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
-__all__ = ["Versions"]
-
 _REBALANCES_MAX = 2
 
 

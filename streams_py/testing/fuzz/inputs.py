@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["find_vectors", "inputs_for", "recorded"]
-
 _GROWN_ONE_IN: Final = 400
 """One in this number of inputs is enlarged; such inputs are slow."""
 

@@ -29,8 +29,6 @@ from streams_protocol import (
 )
 from streams_py.testing.fuzz.target import Target, from_bytes
 
-__all__ = ["PROTOCOL_TARGETS"]
-
 _PARTITION_FACTOR: Final = 32
 """Allowed memory as a multiple of the input: a partition number of 4 bytes becomes an object of over 100 bytes."""
 _PARTITIONS: Final = tuple(TopicPartition(topic, p) for topic in ("orders", "app-counts-changelog") for p in range(3))

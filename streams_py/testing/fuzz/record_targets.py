@@ -26,8 +26,6 @@ from streams_py.testing.fuzz.target import Target, from_bytes, from_text
 from streams_py.topology.declare.nodes import Change
 from streams_py.topology.formats.change_serde import ChangeSerde
 
-__all__ = ["RECORD_TARGETS"]
-
 _TOPIC: Final = "fuzz"
 _REFUSALS: Final = (ValueError, struct.error, RecursionError, SerializationError)
 """Errors that serdes raise for invalid bytes. The runtime wraps them in an error with topic and offset."""

@@ -20,8 +20,6 @@ from streams_py.testing.fuzz.record_targets import RECORD_TARGETS
 from streams_py.testing.fuzz.target import Finding, FuzzResult, Target
 from streams_py.testing.fuzz.text_targets import TEXT_TARGETS
 
-__all__ = ["TARGETS", "feed", "fuzz_target"]
-
 TARGETS: Final[Mapping[str, Target]] = {**PROTOCOL_TARGETS, **TEXT_TARGETS, **RECORD_TARGETS}
 """All fuzz targets by name."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Finding", "FuzzResult", "Read", "Target", "from_bytes", "from_text"]
-
 T = TypeVar("T")
 
 Read: TypeAlias = Callable[[bytes, Path], object]

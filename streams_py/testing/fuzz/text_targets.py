@@ -15,8 +15,6 @@ from streams_py.state.directory.checkpoint import CHECKPOINT_FILE, read_checkpoi
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.testing.fuzz.target import Target, from_text
 
-__all__ = ["TEXT_TARGETS"]
-
 
 def _read_checkpoint(data: bytes, folder: Path) -> object:
     (folder / CHECKPOINT_FILE).write_bytes(data)

@@ -22,8 +22,6 @@ from streams_py.assignment.assignors.registry import choose_assignor, new_task_a
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["ASSIGNOR_BEHAVIOUR", "ASSIGNOR_CLASS", "BEHAVIOURS", "SimulatedAssignor"]
-
 ASSIGNOR_BEHAVIOUR: Final = "simulated.assignor.behaviour"
 ASSIGNOR_CLASS: Final = "simulated.assignor.class"
 """Key of the user's assignor as ``package.module:Class``; empty: the public sticky assignor."""

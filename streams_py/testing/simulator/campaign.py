@@ -24,8 +24,6 @@ from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.run import run_schedule
 from streams_py.testing.simulator.schedule import Schedule, draw_schedule
 
-__all__ = ["Campaign", "Finding", "run_campaign", "schedule_of"]
-
 _PIECE = 4
 """Number of schedules that a worker runs per job."""
 _TWICE_ONE_IN = 50

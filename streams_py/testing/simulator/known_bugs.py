@@ -15,8 +15,6 @@ from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 
-__all__ = ["KNOWN_BUGS", "NOT_REPRODUCED", "KnownBug"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:

@@ -41,8 +41,6 @@ from streams_py.testing.simulator.releases import ReleaseLeader
 if TYPE_CHECKING:
     from streams_py.testing.simulator.thread import SimulatedThread
 
-__all__ = ["SimulatedLeaderExecutor", "Step"]
-
 _HANG_MS = 30_000  # time limit of the runtime for an assignor
 
 Done: TypeAlias = Callable[[Mapping[str, bytes]], None]

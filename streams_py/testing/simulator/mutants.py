@@ -19,19 +19,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment, MemberSubscription
 from streams_py.testing.simulator.releases import sent_assignment, understood
 
-__all__ = [
-    "ACCEPT_EVERY_COMMIT",
-    "BELIEVE_EVERY_ANSWER",
-    "CHECKPOINT_FIRST",
-    "CRASH_ON_GARBAGE",
-    "GIVE_UP_FOR_NOTHING",
-    "LATE_TO_REJOIN",
-    "MUTANTS",
-    "Mutant",
-    "When",
-    "plant",
-]
-
 
 class When(Enum):
     """The time at which a planted bug is active."""

@@ -16,8 +16,6 @@ from streams_py.testing.simulator.thread import SimulatedThread
 if TYPE_CHECKING:
     from streams_py.testing.simulator.world import World
 
-__all__ = ["SimulatedProcess"]
-
 _REPLACE_MS = (1_000, 8_000)  # delay until a failed thread is replaced
 
 

@@ -36,17 +36,6 @@ from streams_py.member import Member, MemberSettings
 from streams_py.member.versions import RebalanceProtocol, next_used_version
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = [
-    "EAGER_ONLY_UP_TO",
-    "FUTURE_VERSION",
-    "ReleaseLeader",
-    "ReleaseMember",
-    "header",
-    "sent_assignment",
-    "spoken",
-    "understood",
-]
-
 _REMEMBERED = 1_024
 """Size of the caches of decoded and rewritten messages; a stable group repeats the same messages."""
 

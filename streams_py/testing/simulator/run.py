@@ -26,8 +26,6 @@ from streams_py.testing.simulator.shape import ProcessShape
 from streams_py.testing.simulator.thread import SimulatedThread
 from streams_py.testing.simulator.world import World
 
-__all__ = ["RunResult", "run_schedule"]
-
 _MAY_OSCILLATE = frozenset(
     {"legacy_sticky", "sticky", "custom"}
 )  # "custom" wraps "sticky" unless the user gave a class

@@ -10,8 +10,6 @@ from streams_py.testing.simulator.assignors import BEHAVIOURS
 from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.shape import GroupShape, draw_shape
 
-__all__ = ["HOOKS", "Action", "Schedule", "draw_schedule"]
-
 HOOKS: Final = ("assign begins", "effect", "assigned", "revoked")
 """Points of a rebalance at which an action can be triggered, on the thread that reaches the point."""
 

@@ -14,8 +14,6 @@ from typing import Final
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["ASSIGNORS", "GroupShape", "ProcessShape", "UpgradePath", "Upgrading", "draw_shape", "subtopology"]
-
 ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "static", "custom")
 """Assignors that can be simulated.
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from streams_py.testing.simulator.run import RunResult, run_schedule
 from streams_py.testing.simulator.schedule import Schedule
 
-__all__ = ["shrink"]
-
 
 def shrink(
     schedule: Schedule, *, runs_max: int = 200, run: Callable[[Schedule], RunResult] = run_schedule

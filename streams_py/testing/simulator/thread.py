@@ -27,8 +27,6 @@ from streams_py.testing.simulator.releases import ReleaseMember
 if TYPE_CHECKING:
     from streams_py.testing.simulator.process import SimulatedProcess
 
-__all__ = ["SimulatedThread", "ThreadEnded"]
-
 
 class ThreadEnded(Exception):  # noqa: N818  # not an error: unwinds the stack of a killed thread
     """The current thread was killed and must not continue."""

@@ -31,8 +31,6 @@ from streams_py.testing.simulator.releases import header, sent_assignment, under
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.thread import SimulatedThread
 
-__all__ = ["World"]
-
 _THREADS_MAX = 12
 _PROCESSES_MAX = 8
 _LATE_MS = 150_000

@@ -13,8 +13,6 @@ from typing import Any, Final, TypeAlias
 from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
 
-__all__ = ["Address", "AddressReplacer"]
-
 Address: TypeAlias = tuple[str, int]
 """Host and port."""
 

@@ -25,8 +25,6 @@ from streams_py.errors import StreamsError
 from streams_py.testing.torture.history import Entry, entry_bytes, read_entry
 from streams_py.topology.declare.processor import Processor, Record
 
-__all__ = ["topology"]
-
 _openings = itertools.count()
 _POLL_S = 0.1
 _FAILED, _ORPHANED = 3, 4

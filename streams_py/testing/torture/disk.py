@@ -11,8 +11,6 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DiskError", "SmallDisk"]
-
 _SIZE_BYTES: Final = 1 << 30
 _PAGE_BYTES: Final = 4 << 10
 _TRIES: Final = 20

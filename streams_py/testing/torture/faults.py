@@ -12,8 +12,6 @@ from typing import Final, Protocol
 
 from streams_py.testing.torture.processes import Instance
 
-__all__ = ["CLOSE_S", "FAULTS", "Faults", "Login"]
-
 FAULTS: Final[Mapping[str, float]] = {
     "kill": 2,
     "wipe": 1,

@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["Entry", "History", "Violation", "entry_bytes", "read_entry"]
-
 _EVIDENCE_MAX: Final = 5
 
 

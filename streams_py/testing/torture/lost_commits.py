@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-__all__ = ["LostCommits", "committed_offsets"]
-
 _REQUEST_S: Final = 10
 _STAYS_S: Final = 15
 """Time for which an older offset must persist, in s. A coordinator that is still reading its log returns newer ones."""

@@ -17,8 +17,6 @@ from streams_py.testing.torture.disk import SmallDisk
 from streams_py.testing.torture.proxy import Proxy
 from streams_py.testing.torture.usage import Use, measured
 
-__all__ = ["Instance", "busy"]
-
 _MODULE = "streams_py.testing.torture.application"
 _TAIL_CHARACTERS = 3_000
 _STEP_S = 0.05

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeVar
 
 from streams_py.testing.torture.addresses import Address, AddressReplacer
 
-__all__ = ["Proxy"]
-
 _log = logging.getLogger(__name__)
 
 _HOST: Final = "127.0.0.1"

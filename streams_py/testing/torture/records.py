@@ -11,8 +11,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streams_py.testing.torture.history import Entry, History, entry_bytes, read_entry
 
-__all__ = ["Feeder", "Reader", "last_counts", "write_aborted"]
-
 _DELIVERY_S: Final = 600
 _STEP_S: Final = 0.05
 _BATCH: Final = 2_000

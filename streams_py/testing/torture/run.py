@@ -30,8 +30,6 @@ from streams_py.testing.torture.proxy import Proxy
 from streams_py.testing.torture.records import Feeder, Reader, last_counts, write_aborted
 from streams_py.testing.torture.usage import Growth, growth
 
-__all__ = ["Plan", "Result", "Torture"]
-
 _ABORTED: Final = 100
 _CHECK_S: Final = 2
 _ANSWER_S: Final = 10

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from streams_py.testing.torture.history import Violation
 
-__all__ = ["JUDGED_S", "SHOWN_S", "Growth", "Use", "growth", "measured"]
-
 SHOWN_S: Final = 120
 JUDGED_S: Final = 600
 """Minimum run times, in s, for showing the measurements and for checking them.

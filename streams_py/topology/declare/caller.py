@@ -11,8 +11,6 @@ from typing import ParamSpec, TypeVar
 
 from streams_py.errors import TopologyError
 
-__all__ = ["locate", "located", "raised_line", "user_line"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

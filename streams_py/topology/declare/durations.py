@@ -7,8 +7,6 @@ from typing import Final, TypeAlias
 
 from streams_py.errors import TopologyError
 
-__all__ = ["Duration", "duration_ms"]
-
 Duration: TypeAlias = int | timedelta
 """Milliseconds, or a ``timedelta``."""
 

@@ -9,8 +9,6 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.declare.caller import locate, user_line
 
-__all__ = ["check_serde", "check_serdes_of", "kind_of"]
-
 _SERDES: Final[Mapping[object, str]] = {
     str: "serdes.STRING", int: "serdes.INT64", float: "serdes.FLOAT64", bytes: "serdes.BYTES", bool: "serdes.BOOL",
     dict: "serdes.JSON", list: "serdes.JSON",

@@ -14,8 +14,6 @@ from streams_py.errors import TopologyError
 from streams_py.topology.declare.given_serdes import kind_of
 from streams_py.topology.declare.names import check_name
 
-__all__ = ["admits_none", "check_legal_name", "type_check"]
-
 _PLAIN: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "str": (lambda given: isinstance(given, str), "text"),
     "bool": (lambda given: isinstance(given, bool), "True or False"),

@@ -15,23 +15,6 @@ from typing import Final
 
 from streams_py.errors import TopologyError
 
-__all__ = [
-    "NameIndex",
-    "Named",
-    "Prefix",
-    "RepartitionNames",
-    "changelog_topic",
-    "check_name",
-    "check_topic",
-    "full_topic_name",
-    "internal_topics",
-    "name_or_generate",
-    "names_of",
-    "suffixed_or_generate",
-    "table_repartition_topic",
-    "topic_on_broker",
-]
-
 _MAX_NAME_LENGTH: Final = 249  # the longest legal topic name (Kafka's Topic.MAX_NAME_LENGTH)
 _SHOWN_MAX: Final = 40
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")

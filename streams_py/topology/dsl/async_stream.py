@@ -19,8 +19,6 @@ from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches,
 if TYPE_CHECKING:
     from streams_py.topology.dsl.kstream import KStream
 
-__all__ = ["AsyncStream"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")

@@ -25,8 +25,6 @@ from streams_py.topology.operators.foreign_key_joins import (
 from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
 
-__all__ = ["join_on_foreign_key"]
-
 _PREFIX = "KTABLE-FK-JOIN-"
 _REGISTRATION = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
 _PROCESSOR = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"

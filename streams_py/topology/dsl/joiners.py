@@ -9,8 +9,6 @@ from streams_py.errors import TopologyError
 from streams_py.topology.declare.in_context import WithContext
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["joiner_with_key"]
-
 
 def joiner_with_key(
     joiner: Callable[[Any, Any], Any] | None,

@@ -13,8 +13,6 @@ from streams_py.topology.declare.nodes import Operator
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
 
-__all__ = ["Place"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

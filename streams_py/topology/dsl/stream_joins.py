@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Joinable: TypeAlias = KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any]
 
-__all__ = ["StreamJoins"]
-
 _OPTIONS: Final[Mapping[str, str]] = {
     **{field.name: str(field.type) for field in dataclasses.fields(StreamJoinOptions)},
     "grace": "Duration | None",

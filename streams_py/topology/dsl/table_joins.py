@@ -23,8 +23,6 @@ from streams_py.topology.operators.tables import TableOperator
 if TYPE_CHECKING:
     from streams_py.topology.dsl.ktable import KTable
 
-__all__ = ["TableJoins"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 KO = TypeVar("KO")

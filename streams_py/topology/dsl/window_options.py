@@ -18,8 +18,6 @@ from streams_py.topology.declare.windows import (
 )
 from streams_py.topology.dsl.options import Materialized
 
-__all__ = ["AnyWindows", "close_after_ms", "window_store_of", "windowed_key_serde"]
-
 AnyWindows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
 
 V = TypeVar("V")

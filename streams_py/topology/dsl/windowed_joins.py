@@ -16,8 +16,6 @@ from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.logical.join_steps import JoinSide, StreamJoinStep
 from streams_py.topology.operators.windowed_joins import JoinRule, JoinWindowKeeper, SelfJoin, StreamJoin
 
-__all__ = ["StreamJoinOptions", "join_streams"]
-
 _SEGMENTS_MAX = 1024
 _SEGMENT_MS_MIN = 10_000
 """Minimum segment interval in ms, one minute in Kafka Streams.

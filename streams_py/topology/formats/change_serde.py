@@ -25,8 +25,6 @@ from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.topology.declare.nodes import Change
 
-__all__ = ["ChangeSerde"]
-
 _OLD: Final = 0
 _NEW: Final = 1
 _BOTH: Final = 2

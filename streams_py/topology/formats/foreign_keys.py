@@ -23,17 +23,6 @@ from typing import Any, Final, NamedTuple
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 
-__all__ = [
-    "Instruction",
-    "Response",
-    "ResponseSerde",
-    "Subscription",
-    "SubscriptionSerde",
-    "murmur3_128",
-    "subscription_key",
-    "subscription_prefix",
-]
-
 _HASH_BYTES: Final = 16
 _NO_HASH: Final = 0x80
 _PARTITION = struct.Struct(">i")

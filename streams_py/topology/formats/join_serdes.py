@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 
-__all__ = ["JoinSideKey", "JoinSideKeySerde", "JoinSideValue", "JoinSideValueSerde"]
-
 _HEAD = struct.Struct(">q?")
 
 

@@ -26,20 +26,6 @@ from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
 from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
 
-__all__ = [
-    "GlobalStoreStep",
-    "GraphNode",
-    "LogicalGraph",
-    "ProcessorStep",
-    "RepartitionStep",
-    "SinkStep",
-    "SourceStep",
-    "StoreStep",
-    "TableJoinStep",
-    "TableRepartitionStep",
-    "TableSourceStep",
-]
-
 
 class GraphNode:
     """One logical node. ``name`` is also the name of the physical node that its children connect to.

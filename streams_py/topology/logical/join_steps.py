@@ -11,8 +11,6 @@ from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.operators.windowed_joins import JoinRule, SelfJoin
 from streams_py.topology.physical.assembly import TopologyAssembly
 
-__all__ = ["JoinSide", "StreamJoinStep"]
-
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:

@@ -34,8 +34,6 @@ from streams_py.topology.declare.names import RepartitionNames
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
 from streams_py.topology.logical.join_steps import StreamJoinStep
 
-__all__ = ["Optimization", "optimise", "optimizations_in"]
-
 _KEY: Final = "topology.optimization"
 _REFERENCE_KEY: Final = "__reference.behaviour__"
 _REFERENCE: Final = "as Kafka Streams"

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Extent", "Sampled"]
-
 _WINDOW_MS: Final = 30_000
 _WINDOWS: Final = 2
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from streams_py.topology.metrics.averages import Sampled
 
-__all__ = ["NodeFigures", "latency_figures"]
-
 
 class NodeFigures:
     """Metrics of one node in one task. The task's thread writes, any thread reads.

@@ -16,8 +16,6 @@ from streams_py.topology.declare.nodes import Change, NodeContext, Process
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
 
-__all__ = ["GroupedTableAggregate", "GroupedTableReduce", "StreamAggregate", "StreamReduce"]
-
 _NULL_KEY_OR_VALUE = "null key or value in a grouped stream"
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from streams_py.topology.declare.nodes import AsyncCalls, BatchCalls, NodeContext, Process
 from streams_py.topology.operators.stateless import named_if_no_pair
 
-__all__ = ["CallAsync", "CallInBatches", "answered_pair"]
-
 
 def answered_pair(function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Return a function that unpacks the coroutine's result; its error names ``function``."""

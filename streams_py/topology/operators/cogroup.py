@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import RowReader, TableOperator
 
-__all__ = ["CogroupMerge"]
-
 
 class CogroupMerge(TableOperator):
     """Forwards the results of the aggregations."""

@@ -14,8 +14,6 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.topology.declare.nodes import NodeContext
 from streams_py.topology.operators.tables import make_change
 
-__all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle", "time_of_store"]
-
 UNKNOWN_TIME: Final = -1
 """Stream time before the first record."""
 

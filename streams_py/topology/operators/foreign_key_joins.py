@@ -25,15 +25,6 @@ from streams_py.topology.formats.foreign_keys import (
 )
 from streams_py.topology.operators.tables import TableOperator, latest_only, upgrades_from
 
-__all__ = [
-    "ForeignKeySerdes",
-    "ForeignTableJoin",
-    "ResponseJoin",
-    "SubscriptionJoin",
-    "SubscriptionReceive",
-    "SubscriptionSend",
-]
-
 _NULL_FOREIGN_KEY = "null foreign key in a join of tables"
 _SUBSCRIPTIONS_WITHOUT_PARTITION_UNTIL = (3, 3)
 

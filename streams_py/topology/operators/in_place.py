@@ -23,8 +23,6 @@ from streams_py.errors import ChangedInPlaceError
 from streams_py.topology.declare.in_context import within
 from streams_py.topology.declare.nodes import Change, InPlaceChecks, NodeContext, Process
 
-__all__ = ["aggregating", "copier_of", "forward_unchanged", "fresh_initializer", "on_copies"]
-
 _NONE_YET = object()
 
 

@@ -22,8 +22,6 @@ from streams_py.topology.declare.processor import (
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.metrics.processor_metrics import ProcessorMetrics
 
-__all__ = ["BoundContext", "ProcessorOperator", "stores_of_supplier"]
-
 RecordGenerator: TypeAlias = Callable[[Any, Any], Iterable[Any] | None]
 AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
 AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]

@@ -18,8 +18,6 @@ from streams_py.topology.operators.in_place import aggregating, copier_of, fresh
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 from streams_py.topology.operators.windowed import NULL_KEY, WINDOW_CLOSED
 
-__all__ = ["SessionAggregate"]
-
 
 class SessionAggregate(TableOperator):
     """``aggregate``, ``count`` and ``reduce`` over :class:`SessionWindows`.

@@ -19,8 +19,6 @@ from streams_py.topology.operators.in_place import aggregating, fresh_initialize
 from streams_py.topology.operators.tables import make_change
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
 
-__all__ = ["SlidingWindowAggregate"]
-
 _NULL_KEY_OR_VALUE = "null key or value in a stream with sliding windows"
 
 

@@ -13,26 +13,6 @@ from typing import Any, Final, TextIO
 from streams_py.topology.declare.in_context import at_its_time, within
 from streams_py.topology.declare.nodes import NodeContext, Operator, Process, RecordContext
 
-__all__ = [
-    "Branch",
-    "Filter",
-    "FlatMap",
-    "FlatMapValues",
-    "FlatMapValuesWithKey",
-    "Foreach",
-    "InContext",
-    "Map",
-    "MapValues",
-    "MapValuesWithKey",
-    "NullKeyFilter",
-    "PassThrough",
-    "Peek",
-    "Print",
-    "SelectKey",
-    "Statement",
-    "named_if_no_pair",
-]
-
 _HERE: Final = __name__.rpartition(".")[0]
 
 _NULL_KEY: Final = "null key before a repartition"

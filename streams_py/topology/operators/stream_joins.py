@@ -16,8 +16,6 @@ from streams_py.topology.declare.in_context import at_its_time, within
 from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import TableOperator
 
-__all__ = ["GlobalTableJoin", "StreamTableJoin"]
-
 _NO_JOIN = "null key or value in a join"
 
 

@@ -16,8 +16,6 @@ from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME
 from streams_py.topology.operators.tables import DataReader, RowReader, TableOperator, make_change
 
-__all__ = ["Suppress", "SuppressionRule"]
-
 
 @dataclass(frozen=True, slots=True)
 class SuppressionRule:

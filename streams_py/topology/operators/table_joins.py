@@ -14,8 +14,6 @@ from streams_py.topology.declare.in_context import within
 from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, latest_only, make_change
 
-__all__ = ["TableJoin", "TableJoinMerge"]
-
 _NULL_KEY = "null key in a join of tables"
 
 

@@ -18,8 +18,6 @@ from streams_py.topology.declare.processor import ValueTransformer
 from streams_py.topology.operators.processors import BoundContext
 from streams_py.topology.operators.tables import PastRowReader, RowReader, TableOperator, TableTransformation
 
-__all__ = ["TableTransformValues"]
-
 _UNKNOWN_TIME = -1
 
 

@@ -21,23 +21,6 @@ from streams_py.topology.declare.nodes import Change, LateChange, NodeContext, P
 from streams_py.topology.operators.stateless import named_if_no_pair
 from streams_py.topology.operators.versioned import VersionedTable
 
-__all__ = [
-    "DataReader",
-    "PastRowReader",
-    "RowReader",
-    "TableFilter",
-    "TableGroupBy",
-    "TableMapValues",
-    "TableOperator",
-    "TableSource",
-    "TableToStream",
-    "TableTransformation",
-    "forward_flushed",
-    "latest_only",
-    "make_change",
-    "upgrades_from",
-]
-
 _NULL_KEY = "null key in a table"
 _LATE = "older than the row of a versioned table"
 

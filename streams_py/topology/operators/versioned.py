@@ -13,8 +13,6 @@ from streams_py.topology.declare.nodes import Change, LateChange, Process
 from streams_py.topology.declare.stores import Updater
 from streams_py.topology.declare.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
-__all__ = ["VersionedTable"]
-
 _TOO_OLD: Final = "older than the history of the table"
 
 

@@ -17,8 +17,6 @@ from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults, t
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 
-__all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]
-
 NULL_KEY = "null key in a windowed stream"
 WINDOW_CLOSED = "the window is closed"
 

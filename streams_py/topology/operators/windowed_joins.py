@@ -25,8 +25,6 @@ from streams_py.topology.declare.nodes import NodeContext, Process, RecordContex
 from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.formats.join_serdes import JoinSideKey, JoinSideValue
 
-__all__ = ["JoinRule", "JoinWindowKeeper", "SelfJoin", "StreamJoin"]
-
 _NO_JOIN: Final = "null key or value in a join"
 _LATE: Final = "the window of a join is closed"
 _TOO_OLD: Final = "older than the records that a join keeps"

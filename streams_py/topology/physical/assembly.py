@@ -20,8 +20,6 @@ from streams_py.topology.declare.names import check_name
 from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["GlobalStore", "Node", "TopologyAssembly"]
-
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 Entry = TypeVar("Entry", SourceNode, SinkNode, StoreBuilder)
 

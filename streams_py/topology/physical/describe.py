@@ -14,8 +14,6 @@ from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNod
 from streams_py.topology.physical.assembly import Node
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["describe"]
-
 
 class Description(str):
     """Text that notebooks and the interactive interpreter show line by line, without quotes."""

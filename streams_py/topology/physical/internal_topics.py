@@ -17,8 +17,6 @@ from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["matched_topics", "topology_metadata"]
-
 _TOPIC_PREFIX: Final = "topic."
 _REPARTITION_CONFIG: Final = {
     "cleanup.policy": "delete",

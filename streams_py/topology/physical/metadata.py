@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["InternalTopic", "InternalTopicKind", "SubtopologyTopics", "TopologyMetadata"]
-
 
 class InternalTopicKind(Enum):
     """The purpose of an internal topic."""

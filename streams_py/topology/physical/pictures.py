@@ -15,8 +15,6 @@ from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNod
 from streams_py.topology.physical.assembly import Node
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["to_dot", "to_mermaid", "to_svg"]
-
 _CHOSEN: Final = "(chosen for each record)"
 _MERMAID_TOPIC: Final = "fill:#fff3d6,stroke:#b8860b"
 _MERMAID_STORE: Final = "fill:#e3edfb,stroke:#3b6fb6"

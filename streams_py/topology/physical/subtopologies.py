@@ -15,8 +15,6 @@ from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNod
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.physical.assembly import Node, TopologyAssembly
 
-__all__ = ["Subtopology", "subtopologies_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:

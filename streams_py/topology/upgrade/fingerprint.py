@@ -13,8 +13,6 @@ from typing import Any
 
 from streams_py.serdes import Serde
 
-__all__ = ["digest", "fingerprint", "serde_text"]
-
 _DEPTH_MAX = 8
 _PLAIN = (bool, int, float, complex, bytes, type(None), type(Ellipsis))
 

@@ -11,8 +11,6 @@ from streams_py.topology.declare.names import internal_topics
 from streams_py.topology.upgrade.fingerprint import digest
 from streams_py.topology.upgrade.shape import Lineage, Part, Shape
 
-__all__ = ["shape_of_text"]
-
 _TEXT_MAX = 16 * 1024 * 1024
 _SUBTOPOLOGY = re.compile(r"Sub-topology: (\d+)( for global store .*)?")
 _NODE = re.compile(r"(Source|Processor|Sink): (\S+) \((topics|stores|topic|extractor class): (.*)\)")

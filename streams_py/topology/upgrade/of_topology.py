@@ -12,8 +12,6 @@ from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.fingerprint import digest, fingerprint, serde_text
 from streams_py.topology.upgrade.shape import Lineage, Part, Shape
 
-__all__ = ["shape_of"]
-
 _SOURCE_OPERATOR = "source"
 
 

@@ -9,8 +9,6 @@ from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
 
-__all__ = ["check_running"]
-
 _UNTOLD = "serdes, kinds of stores, windows, and which operator's state a topic has (topics do not have them)"
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Lineage", "Part", "Shape", "Subtopologies"]
-
 Subtopologies = Mapping[int, tuple[frozenset[str], frozenset[str]]]
 """Source topics and stores of each sub-topology with tasks, by id.
 

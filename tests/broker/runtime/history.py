@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Verdict", "judge"]
-
 Place = tuple[str, int]
 """(Key, number in its sequence)."""
 

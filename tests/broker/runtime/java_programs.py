@@ -9,8 +9,6 @@ from pathlib import Path
 from streams_py.testing.broker import NoBrokerError
 from streams_py.testing.broker.jars import java_path
 
-__all__ = ["JAVA_WORKER", "STATE_WORKER", "JavaPrograms"]
-
 _HERE = Path(__file__).parent
 JAVA_WORKER = _HERE / "JavaWorker.java"
 STATE_WORKER = _HERE / "java" / "StateWorker.java"

@@ -10,8 +10,6 @@ from streams_py.topology.dsl.options import Materialized
 from tests.conformance.programs.registry import Text, dsl, stream, table
 from tests.conformance.programs.user_code import Lookup, UpperGlobal, cat, first
 
-__all__: list[str] = []
-
 
 def _first_of_value(key: Text, value: Text) -> Text:
     return first(value)

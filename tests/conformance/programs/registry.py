@@ -17,11 +17,6 @@ from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.topology import Topology
 from tests.conformance.case import NotSupportedCaseError
 
-__all__ = [
-    "APPLICATION_ID", "Program", "Text", "all_programs", "build_program", "descriptions", "dsl", "program_of",
-    "register", "stream", "table",
-]  # fmt: skip
-
 APPLICATION_ID: Final = "app"
 # Null keys and null values are part of the programs, which types could only say at the price of readability.
 Text: TypeAlias = Any

@@ -15,25 +15,6 @@ from streams_py.topology.declare.processor import (
     Record,
 )
 
-__all__ = [
-    "Counter",
-    "Lookup",
-    "Previous",
-    "Router",
-    "UpperGlobal",
-    "Writer",
-    "cat",
-    "first",
-    "has",
-    "length",
-    "noop",
-    "num",
-    "push",
-    "show",
-    "tail",
-    "upper",
-]
-
 T = TypeVar("T")
 
 

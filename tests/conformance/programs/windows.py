@@ -10,8 +10,6 @@ from streams_py.topology.dsl.suppressed import Suppressed
 from tests.conformance.programs.registry import Text, dsl, stream, table
 from tests.conformance.programs.user_code import first, has, push, show, tail, upper
 
-__all__: list[str] = []
-
 _ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 _LONG_MS = 1_000_000
 

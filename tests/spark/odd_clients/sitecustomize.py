@@ -10,8 +10,6 @@ import os
 
 import confluent_kafka
 
-__all__: list[str] = []
-
 _ODD = os.environ.get("ODD_CLIENT")
 _LOST = 7
 

@@ -9,8 +9,6 @@ from streams_py.connect.ports import Delivered
 from streams_py.ports import RawRecord
 from streams_py.testing.memory_clients import MemoryRecord
 
-__all__ = ["MemoryLog"]
-
 
 class MemoryLog:
     """``records`` contains (key, value) of each sent record. Call it with the reader's function to connect it."""

@@ -14,8 +14,6 @@ from streams_py.serdes import STRING
 from streams_py.topology.declare.stores import key_value_store
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
-__all__ = ["Client"]
-
 
 class Client:
     """As much of a KafkaStreams as exporters look at, around one stepped thread that has counted three records."""

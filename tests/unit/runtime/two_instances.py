@@ -26,8 +26,6 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.topology.declare.processor import Processor, Record
 from tests.unit.runtime.world import Steps, World, tp
 
-__all__ = ["TwoInstances"]
-
 _Positions: TypeAlias = Mapping[TopicPartition, int]
 _TASKS = 3
 _BOTH = (0, 1)

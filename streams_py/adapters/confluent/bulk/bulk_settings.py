@@ -15,8 +15,6 @@ from streams_py.adapters.security.client_settings import librdkafka_settings
 from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
-__all__ = ["bulk_admin_settings", "bulk_consumer_settings", "bulk_producer_settings"]
-
 _GROUP: Final = "streams-kafka-reader"
 """librdkafka requires a group id. No client joins this group or commits to it."""
 

@@ -16,8 +16,6 @@ from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError
 
-__all__ = ["BulkWriter"]
-
 _NOW = -1
 _ALONE_MS = 60_000
 

@@ -31,8 +31,6 @@ from streams_py.adapters.confluent.answers import (
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, OffsetAndMetadata
 
-__all__ = ["LogAdmin"]
-
 _Answer = TypeVar("_Answer")
 
 _TRANSIENT: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT)

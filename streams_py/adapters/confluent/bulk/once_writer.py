@@ -25,8 +25,6 @@ from streams_py.adapters.confluent.transactional_producer import ConfluentTransa
 from streams_py.errors import ProductionError, StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
-__all__ = ["OnceWriter", "known_position"]
-
 _NO_GENERATION: Final = -1
 _NOW: Final = -1
 _PATIENCE_S: Final = 10.0

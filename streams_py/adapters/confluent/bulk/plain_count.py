@@ -18,8 +18,6 @@ from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports.rights import TOPIC, missing_right
 
-__all__ = ["PlainCount", "count_records"]
-
 _POLL_S: Final = 1.0
 _LOOK_UP_S: Final = 10.0
 _TRANSIENT: Final = frozenset(

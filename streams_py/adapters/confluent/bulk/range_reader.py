@@ -30,8 +30,6 @@ from streams_py.ports import RawRecord
 from streams_py.ports.record_headers import headers_of_all
 from streams_py.ports.rights import TOPIC, missing_right
 
-__all__ = ["Columns", "ReadLimits", "first_record", "read_messages", "read_range"]
-
 _log = logging.getLogger(__name__)
 
 Headers = list[tuple[str, bytes | None]]

@@ -24,8 +24,6 @@ from typing import Final, cast
 
 from confluent_kafka import KafkaError, Message
 
-__all__ = ["RangePosition", "Taken"]
-
 _error: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 _offset: Final = cast("Callable[[Message], int]", Message.offset)
 

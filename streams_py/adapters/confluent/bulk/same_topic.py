@@ -16,8 +16,6 @@ from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import BrokerUnavailableError, StreamsError
 
-__all__ = ["SameTopic", "believed", "check_same_topics"]
-
 _Seen = TypeVar("_Seen")
 
 _AGAIN_S: Final = (0.2, 0.5, 1.0)

@@ -25,8 +25,6 @@ from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError
 from streams_py.ports.record_headers import check_header_names
 
-__all__ = ["ALONE", "Sent", "SentRecords"]
-
 ALONE: Final[Settings] = {"batch.num.messages": 1, "linger.ms": 0}
 """Settings of a producer that sends each record in a separate batch."""
 _ALONE_MAX: Final = 10_000

@@ -37,8 +37,6 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 
-__all__ = ["EMBEDDED_MEMBERSHIP_DEFAULTS", "EmbeddedAdmin", "EmbeddedCluster", "embedded_name", "refuse_unsupported"]
-
 _log = logging.getLogger(__name__)
 
 EMBEDDED_MEMBERSHIP_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(

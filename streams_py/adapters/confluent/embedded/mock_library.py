@@ -26,8 +26,6 @@ from typing import Any, BinaryIO, Final
 from streams_py.adapters.confluent.library import Signatures, librdkafka
 from streams_py.errors import StreamsError, UnsupportedOperationError
 
-__all__ = ["TOPIC_ALREADY_EXISTS", "MockCluster"]
-
 TOPIC_ALREADY_EXISTS: Final = 36
 """Error code of Kafka's protocol."""
 

@@ -40,8 +40,6 @@ from streams_py.adapters.connection.exact_reads import read_exactly
 from streams_py.errors import StreamsError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
 
-__all__ = ["SERVER_LOCK", "SOCKET_NAME", "START_LOCK", "USERS_LOCK", "locked", "main", "receive", "send"]
-
 _log = logging.getLogger(__name__)
 
 START_LOCK: Final = "start"

@@ -25,8 +25,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.ports.rights import GROUP, TOPIC, missing_right
 
-__all__ = ["KafkaPythonGroupAdmin"]
-
 T = TypeVar("T")
 
 _PAUSE_S: Final = 0.2

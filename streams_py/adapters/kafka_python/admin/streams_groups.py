@@ -11,8 +11,6 @@ from kafka.protocol.api_message import ApiMessage
 from streams_protocol.types import TaskId
 from streams_py.ports.described_groups import DescribedStreamsGroup, DescribedStreamsMember, DescribedSubtopology
 
-__all__ = ["StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse", "streams_group"]
-
 _LAYOUTS = "streams_py.adapters.kafka_python.messages"
 
 

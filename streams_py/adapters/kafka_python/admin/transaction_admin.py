@@ -38,8 +38,6 @@ from streams_py.adapters.kafka_python.failures import is_retriable, translated, 
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
 from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
 
-__all__ = ["KafkaPythonTransactionAdmin"]
-
 T = TypeVar("T")
 
 _PAUSE_S: Final = 0.1

@@ -63,8 +63,6 @@ from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, S
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
-__all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
-
 _log = logging.getLogger(__name__)
 
 PROTOCOL_NAME: Final = "stream"

@@ -19,8 +19,6 @@ from typing import Any, Final
 from kafka import errors as kafka_errors
 from kafka.protocol.consumer import LeaveGroupRequest
 
-__all__ = ["FormerIds"]
-
 _log = logging.getLogger(__name__)
 
 _IDS_MAX: Final = 16

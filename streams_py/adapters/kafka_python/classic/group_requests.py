@@ -34,8 +34,6 @@ from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
 from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
 
-__all__ = ["GroupRequests"]
-
 _log = logging.getLogger(__name__)
 
 _COORDINATOR_PREFIX: Final = "coordinator-"

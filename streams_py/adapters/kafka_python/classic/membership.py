@@ -43,8 +43,6 @@ from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateE
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 from streams_py.ports.outages import MemberContact
 
-__all__ = ["KafkaPythonMembership"]
-
 _log = logging.getLogger(__name__)
 
 _COORDINATOR_SETTINGS: Final = (

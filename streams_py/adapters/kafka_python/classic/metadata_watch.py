@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Disappearances", "MetadataSnapshot", "metadata_snapshot"]
-
 MetadataSnapshot = dict[str, frozenset[object]]
 """Topic -> partitions; an empty set for a topic that does not exist."""
 

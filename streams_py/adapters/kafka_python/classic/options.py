@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from streams_py.adapters.kafka_python.classic.payloads import UserDataCheck
 
-__all__ = ["MOCK_CLUSTER", "MemberOptions"]
-
 MOCK_CLUSTER: Final[Mapping[str, Any]] = {"api_version": (2, 3), "leader_answer_delay_ms": 120, "rejoin_delay_ms": 2000}
 """Arguments of a KafkaPythonMembership for librdkafka's mock cluster:
 

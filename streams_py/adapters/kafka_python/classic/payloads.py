@@ -23,8 +23,6 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["UserDataCheck", "assignments_to_send", "read_assignment", "readable_members", "subscription_to_send"]
-
 _log = logging.getLogger(__name__)
 
 UserDataCheck = Callable[[bytes], object]

@@ -34,8 +34,6 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest
 
-__all__ = ["StaleMembers"]
-
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_MAX: Final = 200

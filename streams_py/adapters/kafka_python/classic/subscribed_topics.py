@@ -19,8 +19,6 @@ from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.classic.group_requests import GroupRequests
 from streams_py.adapters.kafka_python.classic.metadata_watch import Disappearances, MetadataSnapshot, metadata_snapshot
 
-__all__ = ["SubscribedTopics"]
-
 _log = logging.getLogger(__name__)
 
 

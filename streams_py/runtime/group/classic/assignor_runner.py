@@ -27,8 +27,6 @@ from streams_py.assignment.assignors.registry import (
 from streams_py.errors import AssignorError, TaskAssignmentError
 from streams_py.leader.effects import NotifyAssignor
 
-__all__ = ["AssignorRunner"]
-
 _NOTIFY_TIMEOUT_MS: Final = 5_000
 """Maximum time that a group waits for a callback whose result is not needed, in ms."""
 

@@ -10,8 +10,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import GroupAdmin
 from streams_py.ports.described_groups import DescribedGroup
 
-__all__ = ["GroupProcesses", "processes_of"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -38,8 +38,6 @@ from streams_py.runtime.group.timeline import Timekeeper
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = ["LeaderExecutor"]
-
 _log = logging.getLogger("streams_py.leader")
 
 T = TypeVar("T")

@@ -53,8 +53,6 @@ from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
 from streams_py.runtime.group.inbox import Inbox, InboxClosedError
 from streams_py.runtime.group.timeline import Timekeeper
 
-__all__ = ["Rebalance", "TaskSide"]
-
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")

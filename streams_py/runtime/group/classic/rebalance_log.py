@@ -9,8 +9,6 @@ from typing import Final
 from streams_protocol.types import TaskId
 from streams_py.member.assignment import Tasks
 
-__all__ = ["RebalanceLog"]
-
 _log = logging.getLogger(__name__)
 
 _SHOWN_MAX: Final = 20

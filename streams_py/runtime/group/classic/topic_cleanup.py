@@ -19,8 +19,6 @@ from streams_py.errors import StreamsError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicCleanup
 from streams_py.topology.physical.metadata import InternalTopicKind, TopologyMetadata
 
-__all__ = ["CleanupCheck", "Required", "mismatch", "required_cleanup"]
-
 _log = logging.getLogger("streams_py.leader")
 
 _NO_LIMIT: Final = -1

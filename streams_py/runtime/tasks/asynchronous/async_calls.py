@@ -18,9 +18,6 @@ from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
 from streams_py.topology.declare.nodes import AsyncCalls, NodeContext, Process
 
-__all__ = ["AsyncNode", "lane_of", "named", "send_on"]
-
-
 _PLAIN = frozenset((str, bytes, int))
 
 

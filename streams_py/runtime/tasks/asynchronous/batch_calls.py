@@ -21,8 +21,6 @@ from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
 from streams_py.system.printable import text_of
 from streams_py.topology.declare.nodes import BatchCalls, NodeContext, Process
 
-__all__ = ["BatchNode"]
-
 
 class BatchNode:
     """The batches of one node in one task."""

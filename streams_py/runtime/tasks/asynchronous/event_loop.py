@@ -15,8 +15,6 @@ from typing import Any
 
 from streams_py.system.close_report import place_of
 
-__all__ = ["Background", "EventLoop"]
-
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0

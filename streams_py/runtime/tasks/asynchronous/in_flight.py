@@ -24,8 +24,6 @@ from streams_py.ports import Clock, Headers, RawRecord
 from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.topology.declare.nodes import Process, RecordContext
 
-__all__ = ["Call", "Calls", "InFlight", "InFlightLimit"]
-
 _STEP_MS = 20
 
 

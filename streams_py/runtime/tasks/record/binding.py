@@ -41,8 +41,6 @@ from streams_py.topology.metrics.processor_metrics import ProcessorMetrics
 from streams_py.topology.operators.in_place import forward_unchanged
 from streams_py.topology.operators.stateless import Statement
 
-__all__ = ["BoundNode", "BoundTopology", "Clock", "Node", "TaskServices", "bind_nodes"]
-
 _log = logging.getLogger(__name__)
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode

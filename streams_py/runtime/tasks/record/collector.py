@@ -18,8 +18,6 @@ from streams_py.ports.record_headers import written_headers
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetter, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 
-__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector"]
-
 _log = logging.getLogger(__name__)
 
 ChangelogWriter: TypeAlias = Callable[..., None]

@@ -35,8 +35,6 @@ from streams_py.system.printable import named
 from streams_py.topology.declare.caller import raised_line
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["Failures", "LetterWriter"]
-
 _log = logging.getLogger(__name__)
 
 # Errors that no processing handler is asked about, besides those that a handler has already decided: they say nothing

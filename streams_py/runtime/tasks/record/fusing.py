@@ -24,8 +24,6 @@ from typing import Any, Final, TypeAlias
 from streams_py.topology.declare.nodes import Process
 from streams_py.topology.operators import stateless
 
-__all__ = ["Link", "fused"]
-
 _FIRST_LINE: Final = 4
 """Line number of the first statement."""
 

@@ -29,9 +29,6 @@ from streams_py.runtime.tasks.record.queue import RecordQueue, SourceReader
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.metrics.averages import Sampled
 
-__all__ = ["InputPositions", "RecordLoop", "time_of"]
-
-
 NEVER_WAIT = -1
 """``max.task.idle.ms``: process buffered records without waiting for other partitions."""
 

@@ -15,8 +15,6 @@ from streams_py.topology.declare.nodes import Process, RecordContext
 from streams_py.topology.metrics.averages import Sampled
 from streams_py.topology.metrics.node_metrics import NodeFigures
 
-__all__ = ["SentRecords", "bytes_of", "measured", "measured_source"]
-
 _FIXED_BYTES = 20
 """Bytes of a record besides key, value, headers and topic name, as Kafka Streams counts them: timestamp and offset with
 8 bytes each, partition with 4."""

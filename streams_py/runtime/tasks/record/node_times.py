@@ -28,8 +28,6 @@ from streams_py.runtime.tasks.record.binding import BoundTopology, Clock
 from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 
-__all__ = ["NodeTimes"]
-
 _log = logging.getLogger(__name__)
 _MARK = "~"
 _HASH_BYTES = 9

@@ -20,8 +20,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["NO_METADATA", "UNKNOWN_TIME", "OffsetMetadata", "decode_offset_metadata", "encode_offset_metadata"]
-
 UNKNOWN_TIME = -1
 """Partition or stream time before the first record."""
 

@@ -16,8 +16,6 @@ from streams_py.runtime.tasks.record.offset_metadata import (
     encode_offset_metadata,
 )
 
-__all__ = ["CommitPositions"]
-
 
 class CommitPositions:
     """The positions of a task's input partitions: committed positions, and positions that could be committed.

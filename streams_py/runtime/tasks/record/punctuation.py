@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from streams_py.errors import BrokerUnavailableError
 
-__all__ = ["PunctuationQueue", "Schedule"]
-
 
 class Schedule:
     """One scheduled callback. ``cancel`` may be called at any time, even inside the callback."""

@@ -21,8 +21,6 @@ from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME
 from streams_py.serdes import Serde
 from streams_py.topology.declare.nodes import Process
 
-__all__ = ["RecordQueue", "SourceReader"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -34,8 +34,6 @@ from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["ContextOf", "bind_sink", "known_serde"]
-
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """Returns the error context of a node (by name) for the record in process."""
 

@@ -32,8 +32,6 @@ from streams_py.state.opening.stores import changelog_topic
 from streams_py.topology.declare.nodes import RecordContext, SourceNode
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["ReplayedRecord", "SourceReplay", "source_replays", "task_replays"]
-
 _time_of: Final = itemgetter(1)
 
 

@@ -15,8 +15,6 @@ from streams_py.topology.declare.in_context import WithContext
 from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import Process, SourceNode
 
-__all__ = ["source_readers"]
-
 
 def source_readers(
     nodes: Sequence[Node], settings: TaskSettings, topics: Collection[str], functions: Mapping[str, Process]

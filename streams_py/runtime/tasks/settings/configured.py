@@ -12,8 +12,6 @@ from streams_py.runtime.tasks.settings.timestamps import EXTRACTORS
 from streams_py.topology.declare.in_context import WithContext
 from streams_py.topology.declare.nodes import TimestampExtractor
 
-__all__ = ["imported", "resolve_extractor"]
-
 
 def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
     """Import the object ``package.module:name``.

@@ -18,8 +18,6 @@ from streams_py.serdes import Serde, resolve_serde
 from streams_py.state.metrics.measured_stores import Measuring
 from streams_py.topology.declare.nodes import InPlaceChecks, TimestampExtractor
 
-__all__ = ["TaskSettings"]
-
 
 class _Config(Protocol):
     """The attributes of ``StreamsConfig`` that this module reads."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from streams_py.testing.simulator.thread import SimulatedThread
     from streams_py.testing.simulator.world import World
 
-__all__ = ["execute", "next_bounce"]
-
 _LIKELIHOOD: Final = (0.2, 0.5, 1.0)
 
 

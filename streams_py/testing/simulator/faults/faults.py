@@ -11,8 +11,6 @@ import random
 from collections import Counter
 from enum import Enum
 
-__all__ = ["Fault", "OngoingFaults"]
-
 
 class Fault(Enum):
     """Kinds of events in a schedule; the value is the name in reports."""

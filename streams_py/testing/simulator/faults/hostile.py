@@ -31,8 +31,6 @@ from streams_py.testing.simulator.models.coordinator import JoinReply, Reply, Sy
 if TYPE_CHECKING:
     from streams_py.testing.simulator.world import World
 
-__all__ = ["HostileMember", "garbage_user_data"]
-
 
 def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes | None:
     """Return user data that is not a valid SubscriptionInfo, with ``version`` or without a version.

@@ -17,8 +17,6 @@ from streams_py.testing.simulator.faults.faults import Fault, OngoingFaults
 from streams_py.testing.simulator.models.timeline import START_MS, Timeline
 from streams_py.testing.simulator.shape import GroupShape
 
-__all__ = ["MADE_UP_OFFSETS", "LibraryAnswer", "SimulatedCluster"]
-
 MADE_UP_OFFSETS: Final = (-1001, -1)
 """Offsets that a client library reports as a success when a broker fails during the request."""
 

@@ -17,8 +17,6 @@ from streams_py.errors import StreamsError
 from streams_py.member.group_model.ownership import Ownership, OwnershipListener, Partitions
 from streams_py.testing.simulator.models.coordinator import GroupCoordinator, JoinReply, Reply, SyncReply
 
-__all__ = ["Network", "SimulatedConsumer", "ThreadSide"]
-
 _RETRY_MS = 100  # retry.backoff.ms
 _REQUEST_TIMEOUT_MS = 5_000
 

@@ -25,8 +25,6 @@ from typing import Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.testing.simulator.models.timeline import Timeline
 
-__all__ = ["Client", "GroupCoordinator", "GroupState", "JoinReply", "Reply", "SyncReply"]
-
 _INITIAL_DELAY_MS = 3_000  # group.initial.rebalance.delay.ms
 
 

@@ -18,8 +18,6 @@ from streams_py.testing.simulator.faults.faults import Fault, OngoingFaults
 from streams_py.testing.simulator.models.cluster import MADE_UP_OFFSETS, LibraryAnswer, SimulatedCluster
 from streams_py.testing.simulator.mutants import BELIEVE_EVERY_ANSWER, CHECKPOINT_FIRST
 
-__all__ = ["RESTORE_RETRY_MS", "SimulatedRestore", "ToldEnd"]
-
 RESTORE_RETRY_MS: Final = 1_000
 
 

@@ -15,8 +15,6 @@ from streams_py.testing.simulator.models.cluster import SimulatedCluster
 from streams_py.testing.simulator.models.restore import RESTORE_RETRY_MS, SimulatedRestore, ToldEnd
 from streams_py.testing.simulator.models.timeline import Timeline
 
-__all__ = ["LocalState"]
-
 
 @dataclass(slots=True)
 class _Copy:

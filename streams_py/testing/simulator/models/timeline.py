@@ -10,8 +10,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-__all__ = ["START_MS", "Timeline"]
-
 START_MS: Final = 1_700_000_000_000
 """Start time of the simulation, in ms since the epoch."""
 

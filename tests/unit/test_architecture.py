@@ -223,3 +223,25 @@ def test_headers_of_records_are_read_in_one_place() -> None:
         or (isinstance(node, ast.Attribute) and ast.unparse(node) == "Message.headers")
     ]
     assert found == []
+
+
+_THROUGH_LOOP = re.compile(r"\.loop\.parts\b|\bloop\.parts\.")
+
+
+def test_no_module_reaches_through_the_loop_of_a_stream_thread() -> None:
+    """A stream thread answers questions about its tasks, restoration and membership."""
+    found = [
+        f"{_name(path)}:{number}"
+        for path in _modules(".")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if _THROUGH_LOOP.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reaches"),
+    [("thread.loop.parts.updater.figures", True), ("parts = thread.loop.parts", True), ("parts = loop.parts", False)],
+)
+def test_check_for_reaching_through_a_loop_notices_it(line: str, reaches: bool) -> None:
+    assert bool(_THROUGH_LOOP.search(line)) is reaches

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from streams_py.runtime.global_thread.global_thread import GlobalThread
 from streams_py.runtime.processes.measured import Measured
+from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.states import State, ThreadState
@@ -94,10 +95,9 @@ def measure(figures: MetricsInput) -> Iterator[Measured]:
         seconds = _seconds(thread.started_ms, figures.now_ms)
         tags = {"thread-id": thread.name}
         yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
-        if thread.loop is None:
+        if (updater := thread.updater) is None:
             continue
-        updater = thread.loop.parts.updater
-        yield from _each("stream-state-updater-metrics", {"thread-id": updater.name}, _of_updater(thread))
+        yield from _each("stream-state-updater-metrics", {"thread-id": updater.name}, _of_updater(thread, updater))
         yield from _of_input(thread)
         remaining = updater.remaining_records()
         active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
@@ -127,8 +127,7 @@ def _seconds(since_ms: int, now_ms: int) -> float:
 
 def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str]:
     control = thread.control
-    table = None if thread.loop is None else thread.loop.parts.table
-    created, closed = (0, 0) if table is None else (table.created_tasks, table.closed_tasks)
+    created, closed = thread.created_tasks, thread.closed_tasks
     return {
         "state": thread.state.value,
         **control.process_latency.figures("process", seconds),
@@ -160,9 +159,8 @@ def _of_input(thread: StreamThread) -> Iterator[Measured]:
         yield from _each("consumer-fetch-manager-metrics", tags, {"records-lag": lags[partition]})
 
 
-def _of_updater(thread: StreamThread) -> Mapping[str, float]:
-    assert thread.loop is not None
-    tasks, updater = thread.shown_tasks, thread.loop.parts.updater
+def _of_updater(thread: StreamThread, updater: StateUpdater) -> Mapping[str, float]:
+    tasks = thread.shown_tasks
     actives = sum(task.is_active and task.state is TaskPhase.RESTORING for task in tasks)
     standbys = sum(not task.is_active and task.state is TaskPhase.RUNNING for task in tasks)
     paused = thread.control.paused

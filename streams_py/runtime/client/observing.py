@@ -39,12 +39,7 @@ class ClientReports(ClientQueries):
         facts. The list is empty if this client has not been leader, or if a custom task assignor decided.
         """
         task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
-        explanations = [
-            explanation
-            for thread in self._current_threads()
-            if thread.loop is not None
-            for explanation in thread.loop.parts.rebalance.explanations.explanation(task)
-        ]
+        explanations = [explanation for thread in self._current_threads() for explanation in thread.explanations(task)]
         return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 
     def metrics(self) -> dict[str, dict[str, float | str]]:
@@ -93,7 +88,7 @@ class ClientReports(ClientQueries):
 
         progress = RestoreProgress()
         for thread in self._current_threads():
-            if thread.loop is not None and thread.state is not ThreadState.DEAD:
-                progress += thread.loop.parts.updater.progress()
+            if (updater := thread.updater) is not None and thread.state is not ThreadState.DEAD:
+                progress += updater.progress()
         global_thread = self._instance.global_thread
         return progress if global_thread is None else progress + global_thread.restoring.progress()

@@ -9,17 +9,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import Clock
 from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.tasks.task_table import StreamTask
 from streams_py.runtime.thread.control import ThreadControl
 from streams_py.runtime.thread.loop import StreamLoop
+from streams_py.runtime.thread.parts import ThreadParts
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.system.printable import named, text_of
+
+if TYPE_CHECKING:
+    from streams_py.leader.explanations import ToldExplanation
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +62,7 @@ class StreamThread:
         self.control = ThreadControl(clock, lambda state: on_state(self, state))
         self.loop: StreamLoop | None = None
         """The thread's loop; None before it has started."""
+        self._parts: ThreadParts | None = None
         self.failed = False
         self.replace = False
         """Set by the client if a new thread will replace this one."""
@@ -80,12 +88,41 @@ class StreamThread:
     @property
     def tasks(self) -> list[StreamTask]:
         """All tasks of the thread in all stages; empty before it has started."""
-        return [] if self.loop is None else self.loop.parts.table.all()
+        return [] if self._parts is None else self._parts.table.all()
 
     @property
     def shown_tasks(self) -> tuple[StreamTask, ...]:
         """All tasks, read without a lock. The tuple is replaced whenever a task is added or removed."""
-        return () if self.loop is None else self.loop.parts.table.shown
+        return () if self._parts is None else self._parts.table.shown
+
+    @property
+    def created_tasks(self) -> int:
+        """Number of tasks that the thread has created since its start."""
+        return 0 if self._parts is None else self._parts.table.created_tasks
+
+    @property
+    def closed_tasks(self) -> int:
+        """Number of tasks that the thread has closed since its start."""
+        return 0 if self._parts is None else self._parts.table.closed_tasks
+
+    @property
+    def updater(self) -> StateUpdater | None:
+        """The thread's state updater, which restores its tasks; None before the thread has started."""
+        return None if self._parts is None else self._parts.updater
+
+    def identity(self) -> tuple[int, str]:
+        """Return generation and member id of the thread's member; (-1, "") without membership."""
+        metadata = None if self._parts is None else self._parts.membership.group_metadata()
+        return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
+
+    def forming(self) -> tuple[int, str] | None:
+        """Return generation and member id while the thread's member computes an assignment as leader."""
+        metadata = None if self._parts is None else self._parts.membership.forming()
+        return None if metadata is None else (metadata.generation, metadata.member_id)
+
+    def explanations(self, task: TaskId) -> list[ToldExplanation]:
+        """Return the task's explanation in each assignment that this thread computed as leader, newest first."""
+        return [] if self._parts is None else self._parts.rebalance.explanations.explanation(task)
 
     def start(self) -> None:
         """Start the loop, unless the thread was already shut down. RuntimeError if no more threads can start."""
@@ -122,31 +159,31 @@ class StreamThread:
         """
         if threading.current_thread() is self._thread:
             return True
-        return self.loop is not None and self.loop.parts.updater.is_current
+        return self._parts is not None and self._parts.updater.is_current
 
     def request_application_shutdown(self) -> None:
         """Request all members to shut down, through the leader, with the next subscription."""
         self._stop_application = True
-        if self.loop is not None:
-            self.loop.parts.rebalance.request_application_shutdown()
+        if self._parts is not None:
+            self._parts.rebalance.request_application_shutdown()
 
     def drain(self) -> None:
         """Request the group to take over its tasks."""
         self._drains = True
-        if self.loop is not None:
-            self.loop.parts.rebalance.request_drain()
+        if self._parts is not None:
+            self._parts.rebalance.request_drain()
 
     @property
     def is_drained(self) -> bool:
         """Whether it has no active task and the group knows that it must not get any."""
         if self.state is ThreadState.DEAD:
             return True
-        return self.loop is not None and self.loop.parts.rebalance.is_drained
+        return self._parts is not None and self._parts.rebalance.is_drained
 
     @property
     def leads_alone(self) -> bool:
         """Whether it leads its group and no other process could take over its tasks."""
-        return self.loop is not None and self.loop.parts.rebalance.leads_alone
+        return self._parts is not None and self._parts.rebalance.leads_alone
 
     @property
     def processes_state(self) -> bool:
@@ -170,8 +207,8 @@ class StreamThread:
         """Stop or continue processing, punctuating and restoring. The membership stays alive."""
         with self._pausing:
             self.control.paused = paused
-            if self.loop is not None:
-                self.loop.parts.updater.pause(paused)
+            if self._parts is not None:
+                self._parts.updater.pause(paused)
 
     # -- on this thread ------------------------------------------------------------------------------------
 
@@ -189,13 +226,14 @@ class StreamThread:
 
     def _open(self) -> StreamLoop:
         loop = self._open_loop(self)
+        parts = loop.parts
         with self._pausing:
-            self.loop = loop
-            loop.parts.updater.pause(self.control.paused)
+            self.loop, self._parts = loop, parts
+            parts.updater.pause(self.control.paused)
         if self._drains:
-            loop.parts.rebalance.request_drain()
+            parts.rebalance.request_drain()
         if self._stop_application:
-            loop.parts.rebalance.request_application_shutdown()
+            parts.rebalance.request_application_shutdown()
         return loop
 
     def _fail(self, error: BaseException) -> None:
@@ -213,7 +251,7 @@ class StreamThread:
 
     def _close(self, *, clean: bool) -> None:
         self.control.go(ThreadState.PENDING_SHUTDOWN)
-        member_id = "" if self.loop is None else self.loop.parts.membership.member_id
+        member_id = "" if self._parts is None else self._parts.membership.member_id
         try:
             if self.loop is not None:
                 self.loop.close(clean=clean)

@@ -396,7 +396,7 @@ class ClientResources:
             global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
             background=background,
         )
-        events = self._events.tasks(lambda: _who(thread))
+        events = self._events.tasks(thread.identity)
         table = TaskTable(factory, updater, clock, events=events)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
         times = Timekeeper(thread.name, self.rebalance_listeners)
@@ -478,7 +478,7 @@ class ClientResources:
         )
         if self._choice is not None and self._choice.built_in is not None:
             settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
-        watch = self._events.watch(settings, lambda: _forming(thread))
+        watch = self._events.watch(settings, thread.forming)
         return LeaderExecutor(
             GroupLeader(settings),
             self._topology,
@@ -501,7 +501,7 @@ class ClientResources:
             for number, sub in self._metadata.subtopologies.items()
             for topic in (*sub.changelogs, *sub.source_changelogs)
         }
-        return self._events.restores(lambda: _who(thread), subtopology_of)
+        return self._events.restores(thread.identity, subtopology_of)
 
     def _start_positions(self) -> StartPositions:
         sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
@@ -515,15 +515,3 @@ class ClientResources:
         if isinstance(error, MissingSourceTopicError) and self.admin is not None:
             return name_missing_sources(error, self._metadata, self.admin, self.config.bootstrap_servers)
         return error
-
-
-def _forming(thread: StreamThread) -> tuple[int, str] | None:
-    """Return generation and member id while the thread's member computes an assignment as leader."""
-    metadata = None if thread.loop is None else thread.loop.parts.membership.forming()
-    return None if metadata is None else (metadata.generation, metadata.member_id)
-
-
-def _who(thread: StreamThread) -> tuple[int, str]:
-    """Return generation and member id of the thread's member; (-1, "") without membership."""
-    metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
-    return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)

@@ -126,9 +126,8 @@ def is_first(marker: str) -> bool:
 def generation_of(streams: KafkaStreams, thread_name: str) -> int:
     """The group's generation as this thread knows it; -1 outside."""
     for thread in streams._threads.values():
-        if thread.name == thread_name and thread.loop is not None:
-            metadata = thread.loop.parts.membership.group_metadata()
-            return -1 if metadata is None else metadata.generation
+        if thread.name == thread_name:
+            return thread.identity()[0]
     return -1
 
 

@@ -25,6 +25,8 @@ _BODY_S: Final = 30.0
 """Time limit from the end of the header to the end of the body, in seconds."""
 _WRITE_S: Final = 30.0
 """Time limit while the peer reads too slowly for further writes, in seconds."""
+_SENT_CHECK_S: Final = 0.05
+"""Interval between checks that a closing connection has sent all bytes, in seconds."""
 
 
 class BoundedConnections(H11Protocol):
@@ -38,6 +40,8 @@ class BoundedConnections(H11Protocol):
     _waits_for: str = ""
     _waits_since_s = 0.0
     _unread: asyncio.TimerHandle | None = None
+    carrier: asyncio.Transport | None = None
+    """The connection below TLS. None without TLS."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -58,6 +62,31 @@ class BoundedConnections(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._note_state()
+        if self.transport.is_closing():
+            self._end_when_sent()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.transport.is_closing():
+            self._end_when_sent()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        if self.transport.is_closing():
+            self._end_when_sent()
+
+    def _end_when_sent(self) -> None:
+        """End a closing TLS connection as soon as all bytes are sent.
+
+        Otherwise the transport would wait for the peer's closing message, up to 30 s. An idle client does not send it,
+        because it does not read. So each idle client would delay the end of the service.
+        """
+        if self.carrier is None or self.carrier.is_closing():
+            return
+        if self.transport.get_write_buffer_size() or self.carrier.get_write_buffer_size():
+            self.loop.call_later(_SENT_CHECK_S, self._end_when_sent)
+        else:
+            self._abort()
 
     def pause_writing(self) -> None:
         super().pause_writing()

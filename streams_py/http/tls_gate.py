@@ -40,6 +40,7 @@ class TlsGate:
             del self._waiting[oldest]
             oldest.abort()
         self._waiting[transport] = None
+        protocol.carrier = transport
         loop = asyncio.get_running_loop()
         shaken = loop.create_future()
 

@@ -3,6 +3,7 @@ records of all topics are equal. And drawn programs with a restart in the middle
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,9 +14,11 @@ from .comparing import JavaPeer, difference, restarts_change
 from .drawing import draw
 from .jars import java_command
 
-PROGRAMS = 3000
+FIRST = int(os.environ.get("STREAMS_PY_FUZZ_SEED", "0"))
+PROGRAMS = int(os.environ.get("STREAMS_PY_FUZZ_PROGRAMS", "3000"))
 """In a third of them two partitions of a task have equally old records, so that only their topologies are compared."""
 AT_ONCE = 100
+OPTIMIZATIONS = ("none", "all")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +34,11 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
 
 @pytest.mark.weekly
 @pytest.mark.broker
-@pytest.mark.parametrize("first", range(0, PROGRAMS, AT_ONCE))
-def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int) -> None:
-    programs = [draw(seed) for seed in range(first, first + AT_ONCE)]
+@pytest.mark.parametrize("optimization", OPTIMIZATIONS)
+@pytest.mark.parametrize("first", range(FIRST, FIRST + PROGRAMS, AT_ONCE))
+def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int, optimization: str) -> None:
+    seeds = range(first, min(first + AT_ONCE, FIRST + PROGRAMS))
+    programs = [{**draw(seed), "optimization": optimization} for seed in seeds]
     found = {program["id"]: difference(program, peer.answer(program)) for program in programs}
     assert {id: what for id, what in found.items() if what is not None} == {}
 
@@ -48,7 +53,7 @@ def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
                    for program, answer in zip(programs, answers, strict=True))  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.weekly) for at in range(40, 1000, 40))])
+@pytest.mark.parametrize("first", [0, *(pytest.param(FIRST + at, marks=pytest.mark.weekly) for at in range(40, 1000, 40))])
 def test_restarts_change_no_result(first: int) -> None:
     found = {}
     for seed in range(first, first + 40):

@@ -34,7 +34,7 @@ def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
         settings["sasl.mechanisms"] = security.mechanism.value
         source = security.token_source
         if source is not None:
-            tokens = KeptTokens(source, patience_s=_FIRST_TOKEN_S)  # called on librdkafka's own thread
+            tokens = KeptTokens(source, patience_s=_FIRST_TOKEN_S, retries=True)  # called on librdkafka's own thread
             settings["oauth_cb"] = lambda _config: tokens()
         else:
             settings |= {"sasl.username": security.username, "sasl.password": security.password}

@@ -122,6 +122,8 @@ class Committer:
         self._check_sends = check_sends
         self._before_rebalance = before_rebalance
         self._failing_since_ms: int | None = None
+        self._has_warned = False
+        """Whether this outage was logged."""
         self._calls_max_ms = calls_max_ms
         self._known_commits = known_commits or KnownCommits()
         self._blocked = blocked or BlockedTime(clock)
@@ -348,7 +350,7 @@ class Committer:
     def _note_failure(self, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()
         if self._failing_since_ms is None:
-            self._failing_since_ms = now
+            self._failing_since_ms, self._has_warned = now, False
         silent_ms = now - self._failing_since_ms
         if silent_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
@@ -356,7 +358,9 @@ class Committer:
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
             ) from error
         # Short failures are normal: a rebalance that has just begun rejects commits.
-        level = logging.WARNING if silent_ms >= _WARN_AFTER_MS else logging.DEBUG
+        is_first = silent_ms >= _WARN_AFTER_MS and not self._has_warned
+        self._has_warned = self._has_warned or is_first
+        level = logging.WARNING if is_first else logging.DEBUG
         _log.log(level, "offsets not committed for %d ms: %s; retrying", silent_ms, error)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 import ssl
 import stat
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,7 @@ def group() -> Group:
 
 @pytest.fixture
 def client(pki: Mapping[str, Path], serve: Callable[..., HttpService]) -> Iterator[Callable[..., httpx.Client]]:
-    """Makes clients and closes them before the server stops: it waits 10 s for a client that keeps its connection."""
+    """Makes clients."""
     with contextlib.ExitStack() as stack:
 
         def make(identity: str | None = None) -> httpx.Client:
@@ -310,6 +312,49 @@ def test_connections_in_a_handshake_are_bounded_in_number_and_time(
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_worker_does_not_wait_for_clients_that_keep_an_idle_https_connection(
+    pki: Mapping[str, Path],
+    group: Group,
+    serve: Callable[..., HttpService],
+    client: Callable[..., httpx.Client],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 3_600)
+    server = serve(MemoryHerder(group), protection({"listeners": "https://127.0.0.1:0", **tls(pki)}))
+    for _ in range(3):
+        assert client().get(f"https://localhost:{server.port}/connectors").json() == ["c"]
+    server.stop()
+    assert "timeout graceful shutdown exceeded" not in caplog.text
+
+
+def test_client_that_reads_slowly_gets_its_answer_although_the_service_stops(pki: Mapping[str, Path]) -> None:
+    size = 200_000
+    server = HttpService("127.0.0.1", 0, name="service", key="port", stop_s=60, tls=protection(
+        {"listeners": "https://127.0.0.1:0", **tls(pki)}).server)  # fmt: skip
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+        await send({"type": "http.response.body", "body": b"x" * size})
+
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.settimeout(60)
+    context = ssl.create_default_context(cafile=str(pki["ca"]))
+    with server.start(app, lifespan=False), plain:
+        plain.connect(("127.0.0.1", server.port))
+        with context.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = connection.recv(1)
+            stopping = threading.Thread(target=server.stop)
+            stopping.start()
+            until(lambda: server._server is None or not server._server.servers[0].is_serving(), "the service stops")
+            while piece := connection.recv(1 << 16):
+                answer += piece
+            stopping.join()
+    assert answer.endswith(b"x" * size)
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -53,7 +53,9 @@ def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
                    for program, answer in zip(programs, answers, strict=True))  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(FIRST + at, marks=pytest.mark.weekly) for at in range(40, 1000, 40))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(FIRST + at, marks=pytest.mark.weekly) for at in range(40, 1000, 40))]
+)
 def test_restarts_change_no_result(first: int) -> None:
     found = {}
     for seed in range(first, first + 40):

@@ -28,7 +28,6 @@ class WorkingTask(Protocol):
     def id(self) -> TaskId: ...
     @property
     def input_partitions(self) -> frozenset[TopicPartition]: ...
-    def process(self, max_records: int) -> int: ...
     def oldest_waiting_ms(self) -> int | None: ...
     def has_input(self) -> bool: ...
 
@@ -62,9 +61,12 @@ class TaskObserver:
     def polled(self, began_us: int) -> None:
         """Called after each poll of the consumer. ``began_us``: the start of the poll, by :meth:`now_us`."""
 
-    def process(self, task: WorkingTask, max_records: int) -> int:
-        """Call and measure ``task.process(max_records)``."""
-        return task.process(max_records)
+    def processing(self, task: WorkingTask) -> int:
+        """Called before a task processes records. Return the start time for :meth:`processed`."""
+        return 0
+
+    def processed(self, task: WorkingTask, count: int, began_us: int) -> None:
+        """Called after a task has processed ``count`` records, unless it raised an error."""
 
     def sample_if_due(
         self, tasks: Collection[WorkingTask], lag_of: Callable[[TopicPartition], int | None], commit_age_ms: int

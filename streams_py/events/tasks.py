@@ -105,6 +105,7 @@ class TaskEvents(TaskObserver):
         self._next_sample_us = monotonic_us() + self._sample_interval_us
         self._stays: dict[TaskId, _Stay] = {}
         self._polled_us = 0  # duration of all polls
+        self._waited_ms: int | None = None  # age of the next record, while a task processes its first one
 
     def assigned(self, task: TaskId, *, is_active: bool) -> None:
         """Write that a task was assigned to this thread."""
@@ -141,22 +142,25 @@ class TaskEvents(TaskObserver):
         """Add the duration of a poll. It returns when a record arrives, so a task without input is not paused in it."""
         self._polled_us += self._monotonic_us() - began_us
 
-    def process(self, task: WorkingTask, max_records: int) -> int:
-        """Call and measure ``task.process(max_records)``. Writes the first record."""
+    def processing(self, task: WorkingTask) -> int:
+        """Note the age of the task's next record, if it is the first one, and return the start time."""
         began_us = self._monotonic_us()
         stay = self._stays.get(task.id)
-        waited_ms = None
-        if (
-            stay is None or not stay.has_processed or stay.stayed_from_us is not None
-        ):  # if a record is processed, it is the first one
+        self._waited_ms = None
+        if stay is None or not stay.has_processed or stay.stayed_from_us is not None:
             oldest_ms = task.oldest_waiting_ms()
-            waited_ms = None if oldest_ms is None or oldest_ms < 0 else max(0, self._wall_ms() - oldest_ms)
-        taken = task.process(max_records)
-        if taken:
+            if oldest_ms is not None and oldest_ms >= 0:
+                self._waited_ms = max(0, self._wall_ms() - oldest_ms)
+        return began_us
+
+    def processed(self, task: WorkingTask, count: int, began_us: int) -> None:
+        """Add the duration, and write the task's first record. Without records, note that the task has no input."""
+        stay = self._stays.get(task.id)
+        if count:
             now_us = self._monotonic_us()
             if stay is None:
                 stay = self._stays[task.id] = _Stay(began_us)
-            stay.records += taken
+            stay.records += count
             stay.busy_us += now_us - began_us
             stay.last_record_us = now_us
             if not stay.has_processed or stay.stayed_from_us is not None:
@@ -167,13 +171,12 @@ class TaskEvents(TaskObserver):
                     since_assigned_us=None if stay.has_processed else began_us - stay.assigned_us,
                     last_mono_us=stay.stayed_from_us if stay.has_processed else None,
                     since_idle_us=self._since_idle_us(stay, began_us),
-                    waited_ms=waited_ms,
+                    waited_ms=self._waited_ms,
                 )
             stay.has_processed = True
             stay.stayed_from_us = stay.idle_us = None
         elif stay is not None:
             self._note_idle(stay, task)
-        return taken
 
     def _note_idle(self, stay: _Stay, task: WorkingTask) -> None:
         now_us = self._monotonic_us()

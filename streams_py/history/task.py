@@ -198,7 +198,7 @@ class HistoryTask:
         self._read[topic] += len(records)
         self._uncommitted += len(records)
         is_long = bool(self._folds) and self._uncommitted >= _RELIEVE_EVERY_RECORDS
-        if is_long or task.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
+        if is_long or task.stores.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
             self._commit()
 
     def _commit(self) -> None:

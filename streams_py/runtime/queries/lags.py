@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Admin, AdminError
-from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.tasks.task import Task, TaskPhase
 
 __all__ = ["LagInfo", "store_partition_lags"]
 
@@ -29,7 +28,7 @@ class LagInfo:
         return max(0, self.end - self.position)
 
 
-def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str, dict[int, LagInfo]]:
+def store_partition_lags(tasks: Iterable[Task], admin: Admin) -> dict[str, dict[int, LagInfo]]:
     """Return store -> partition -> lag of every open store with a changelog.
 
     A running active task writes its changelog, so its lag is 0. Partitions without a known end offset are omitted.
@@ -37,11 +36,11 @@ def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str,
     Raises:
         BrokerUnavailableError: The request failed as a whole.
     """
-    found: dict[TopicPartition, tuple[str, StreamTask]] = {
+    found: dict[TopicPartition, tuple[str, Task]] = {
         changelog: (task.stores.store_of(changelog), task)
         for task in tasks
         if task.stores.is_open
-        for changelog in task.changelog_partitions
+        for changelog in task.stores.changelog_partitions
     }
     positions = {changelog: task.changelog_positions.get(changelog, 0) for changelog, (_, task) in found.items()}
     ends = admin.list_offsets(sorted(found)) if found else {}

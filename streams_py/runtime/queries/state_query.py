@@ -14,8 +14,7 @@ from streams_py.errors import (
     UnknownStateStoreError,
 )
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.state.reading.typed_queries import (
@@ -77,14 +76,12 @@ def query_store(
     return StateQueryResult(dict(sorted(results.items())))
 
 
-def _tasks_with(name: str, threads: Sequence[StreamThread]) -> list[StreamTask]:
+def _tasks_with(name: str, threads: Sequence[StreamThread]) -> list[Task]:
     shown = [task for thread in threads if thread.state is not ThreadState.DEAD for task in thread.shown_tasks]
     return [task for task in shown if any(builder.name == name for builder in task.nodes.stores)]
 
 
-def _answer(
-    name: str, query: Query[R], task: StreamTask, bound: Position, *, require_active: bool
-) -> QueryResult[R] | None:
+def _answer(name: str, query: Query[R], task: Task, bound: Position, *, require_active: bool) -> QueryResult[R] | None:
     """Query a task. None if it cannot answer because it is restoring or was just closed."""
     runs = task.is_active and task.state is TaskPhase.RUNNING
     if require_active and not runs:

@@ -19,8 +19,7 @@ from streams_py.errors import (
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
-from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.state.opening.stores import Store
@@ -82,7 +81,7 @@ class _Instances:
         self._threads = threads
         self._partition = partition
         self._stale = stale
-        self._seen: tuple[list[tuple[StreamTask, ...]], list[StreamTask]] = ([], [])
+        self._seen: tuple[list[tuple[Task, ...]], list[Task]] = ([], [])
 
     def found(self) -> list[Store]:
         """Return the instances that may be read now, in the order of their partitions."""
@@ -93,11 +92,11 @@ class _Instances:
             self._seen = (shown, tasks)
         return [store for task in tasks if (store := self._readable(task)) is not None]
 
-    def _has_store(self, task: StreamTask) -> bool:
+    def _has_store(self, task: Task) -> bool:
         is_asked_for = self._partition is None or task.id.partition == self._partition
         return is_asked_for and any(builder.name == self._name for builder in task.nodes.stores)
 
-    def _readable(self, task: StreamTask) -> Store | None:
+    def _readable(self, task: Task) -> Store | None:
         """Return the store of a running active task; with ``stale`` of any task with open stores."""
         if not (task.stores.is_open and (self._stale or (task.is_active and task.state is TaskPhase.RUNNING))):
             return None
@@ -108,5 +107,5 @@ class _Instances:
         return store
 
 
-def _by_id(task: StreamTask) -> TaskId:
+def _by_id(task: Task) -> TaskId:
     return task.id

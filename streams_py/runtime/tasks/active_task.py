@@ -106,13 +106,6 @@ class ActiveTask(Task):
 
     # -- life -------------------------------------------------------------------------------------------
 
-    def initialize(self) -> None:
-        """Open the stores. LockError: nothing has happened, try again later."""
-        self._check(TaskPhase.CREATED)
-        if not self.stores.is_open:
-            self.stores.open()
-        self._go(TaskPhase.RESTORING)
-
     def complete_restoration(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Bind and initialise the nodes and run: all changelogs are restored.
 

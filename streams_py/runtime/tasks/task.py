@@ -9,9 +9,9 @@ Streams' ``Task``, ``AbstractTask`` and ``ProcessorStateManager``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import IllegalStateError
@@ -25,6 +25,8 @@ from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
 
 _log = logging.getLogger(__name__)
+
+Partitions: TypeAlias = frozenset[TopicPartition]
 
 
 class TaskPhase(Enum):
@@ -98,34 +100,15 @@ class Task:
         return self._phase
 
     @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]:
-        """All changelog partitions of the stores."""
-        return self.stores.changelog_partitions
-
-    @property
-    def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Changelogs that are source topics."""
-        return self.stores.source_changelogs
-
-    @property
-    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
-        """Offset of the last changelog record in each store, if known."""
-        return self.stores.changelog_offsets
-
-    @property
     def changelog_positions(self) -> dict[TopicPartition, int]:
         """Next changelog offset that the stores don't contain, if known.
 
         It follows the last record in a store. While the task restores or is a standby, it also follows the transaction
         markers and deleted records after that record.
         """
-        offsets, reached = self.changelog_offsets, dict(self.restoring.reached)  # the state updater may write to it
+        offsets = self.stores.changelog_offsets
+        reached = dict(self.restoring.reached)  # the state updater may write to it
         return {at: max(offsets.get(at, -1) + 1, reached.get(at, 0)) for at in offsets.keys() | reached.keys()}
-
-    @property
-    def uncommitted_bytes(self) -> int:
-        """Approximate number of bytes that the stores on disk hold in memory for the next commit."""
-        return self.stores.uncommitted_bytes
 
     def offset_sum(self) -> int | None:
         """Return the sum of :attr:`changelog_positions`, for the subscription.
@@ -139,16 +122,23 @@ class Task:
 
     def committed_at_least(self) -> dict[TopicPartition, int]:
         """Return lower bounds of the group's committed input offsets, according to the open stores."""
-        read = {partition: self.stores.restore_position(partition) for partition in self.source_changelogs}
+        read = {partition: self.stores.restore_position(partition) for partition in self.stores.source_changelogs}
         told = self.stores.inputs.offsets
         return {at: max(read.get(at, 0), told.get(at, 0)) for at in read.keys() | told.keys()}
 
     @property
     def has_state(self) -> bool:
         """Whether its open stores contain any record."""
-        return any(offset >= 0 for offset in self.changelog_offsets.values())
+        return any(offset >= 0 for offset in self.stores.changelog_offsets.values())
 
     # -- life -------------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Open the stores. LockError: nothing has happened, try again later."""
+        self._check(TaskPhase.CREATED)
+        if not self.stores.is_open:
+            self.stores.open()
+        self._go(TaskPhase.RESTORING)
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on. They may change because topics that match a pattern come and go."""

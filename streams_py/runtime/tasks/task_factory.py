@@ -14,7 +14,7 @@ from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
-from streams_py.runtime.tasks.task_table import Partitions, StreamTask
+from streams_py.runtime.tasks.task import Partitions, Task
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import StoreDefaults
@@ -57,7 +57,7 @@ class ThreadTasks:
             return None
         return StandbyTask(task_id, self._subtopology(task_id), partitions, stores, self.settings)
 
-    def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
+    def recycled(self, task: Task, partitions: Partitions) -> Task:
         """Return a task of the other kind that uses the open stores of ``task``."""
         stores = task.recycle()
         if task.is_active:
@@ -101,7 +101,7 @@ class ThreadTasks:
         return self.subtopologies[task_id.subtopology]
 
 
-def offset_sums(tasks: Collection[StreamTask], directory: StateDirectory, owner: str) -> Mapping[TaskId, int]:
+def offset_sums(tasks: Collection[Task], directory: StateDirectory, owner: str) -> Mapping[TaskId, int]:
     """Return the offset sums for a thread's subscription: of its tasks, and of the task directories that it locked."""
     sums: dict[TaskId, int] = {}
     own = {task.id: task for task in tasks}
@@ -110,7 +110,7 @@ def offset_sums(tasks: Collection[StreamTask], directory: StateDirectory, owner:
         if stored is not None:
             sums[task_id] = stored
     for task in tasks:
-        if not task.changelog_partitions:
+        if not task.stores.changelog_partitions:
             continue
         total = task.offset_sum()
         if total is None:

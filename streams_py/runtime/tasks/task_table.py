@@ -21,7 +21,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskCorruptedError, TaskMigratedError
@@ -32,7 +32,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.damage import DamagedFiles
 from streams_py.runtime.tasks.deferred_errors import raise_worst
 from streams_py.runtime.tasks.standby_task import StandbyTask
-from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.tasks.task import Partitions, Task, TaskPhase
 
 _log = logging.getLogger(__name__)
 
@@ -42,9 +42,6 @@ or no snapshot is available."""
 _OPENING_MS = 10
 """Time budget per turn for opening stores while other tasks run and wait, in ms. The stores of one task take 10 ms or
 more."""
-
-StreamTask: TypeAlias = "ActiveTask | StandbyTask"
-Partitions: TypeAlias = frozenset[TopicPartition]
 
 
 class TaskFactory(Protocol):
@@ -56,13 +53,13 @@ class TaskFactory(Protocol):
     def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
         """Return a new standby task; None if the task has no logged store."""
 
-    def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
+    def recycled(self, task: Task, partitions: Partitions) -> Task:
         """Return a task of the other kind that takes over the open stores of a suspended, committed task."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    task: StreamTask
+    task: Task
     not_before_ms: int = 0
     backoff_ms: int = _LOCK_BACKOFF_MS
 
@@ -79,14 +76,14 @@ class TaskTable:
         self._events = events
         self._lock = threading.RLock()
         self._pending: dict[TaskId, _Pending] = {}
-        self._in_updater: dict[TaskId, StreamTask] = {}
+        self._in_updater: dict[TaskId, Task] = {}
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
-        self._leaving: dict[StreamTask, int] = {}  # task -> start of the removal, in us
+        self._leaving: dict[Task, int] = {}  # task -> start of the removal, in us
         self.damage = DamagedFiles()
         self.created_tasks = self.closed_tasks = 0
-        self.shown: tuple[StreamTask, ...] = ()
+        self.shown: tuple[Task, ...] = ()
         """All tasks, for threads that read stores without a lock. Replaced by a new tuple at every change.
 
         The locks of this table and of the updater may be held while a store is closed or a batch is restored.
@@ -94,7 +91,7 @@ class TaskTable:
 
     # -- views ----------------------------------------
 
-    def all(self) -> list[StreamTask]:
+    def all(self) -> list[Task]:
         """Return all tasks in all stages. Thread-safe."""
         with self._lock:
             return [
@@ -159,7 +156,7 @@ class TaskTable:
         self.closed_tasks += stay - len(self.shown)
 
     def _reconcile(
-        self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
+        self, task: Task, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
     ) -> None:
         """Keep, recycle or close an existing task, and remove it from the wanted tasks if it satisfies one."""
         same, other = (wanted_active, wanted_standby) if task.is_active else (wanted_standby, wanted_active)
@@ -177,7 +174,7 @@ class TaskTable:
         else:
             self._close(task)
 
-    def _keep(self, task: StreamTask, partitions: Partitions) -> None:
+    def _keep(self, task: Task, partitions: Partitions) -> None:
         suspended = task.id in self._active and task.state is TaskPhase.SUSPENDED
         self._growing.pop(task.id, None)
         if task.id in self._active and task.state is TaskPhase.RUNNING:
@@ -198,11 +195,11 @@ class TaskTable:
             self._give_to_updater(task)
             self._events.assigned(task.id, is_active=True)
 
-    def _give_to_updater(self, task: StreamTask) -> None:
+    def _give_to_updater(self, task: Task) -> None:
         self._in_updater[task.id] = task
         self._updater.add(task.restoring)
 
-    def _take_out(self, task: StreamTask, *, promoted: bool = False) -> None:
+    def _take_out(self, task: Task, *, promoted: bool = False) -> None:
         self._pending.pop(task.id, None)
         self._restored.pop(task.id, None)
         self._active.pop(task.id, None)
@@ -210,12 +207,12 @@ class TaskTable:
         if self._in_updater.pop(task.id, None) is not None:
             self._updater.remove(task.id, promoted=promoted)
 
-    def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
+    def _recycle(self, task: Task, partitions: Partitions) -> None:
         self._take_out(task, promoted=not task.is_active)
         if task.state is TaskPhase.CREATED and not task.stores.is_open:
             task.suspend()
             task.close_clean()
-            new: StreamTask | None
+            new: Task | None
             new = (
                 self._factory.standby(task.id, partitions)
                 if task.is_active
@@ -232,13 +229,13 @@ class TaskTable:
             self._pending[new.id] = _Pending(new)
             self._events.recycled(new.id, is_active=new.is_active)
 
-    def _suspend_for_recycling(self, task: StreamTask) -> None:
+    def _suspend_for_recycling(self, task: Task) -> None:
         """Suspend a task. TaskMigratedError if it is uncommitted, so that its stores cannot be reused."""
         if _is_uncommitted(task):
             raise _migrated(task)
         task.suspend()
 
-    def _close(self, task: StreamTask) -> None:
+    def _close(self, task: Task) -> None:
         """Remove a task. Closing flushes its files; :meth:`end_closing` completes that later."""
         self._take_out(task)
         began_us = self._events.now_us()
@@ -248,7 +245,7 @@ class TaskTable:
         self._leaving[task] = began_us  # an earlier task of this id may still be leaving, too
         self._end_closing(task, began_us, wait=False)
 
-    def _end_closing(self, task: StreamTask, began_us: int, *, wait: bool) -> None:
+    def _end_closing(self, task: Task, began_us: int, *, wait: bool) -> None:
         with self._closing(task):
             if not (task.close_files_aside() or wait):
                 return
@@ -257,7 +254,7 @@ class TaskTable:
         self._events.ended("closed", task.id, is_active=task.is_active, began_us=began_us)
 
     @contextmanager
-    def _closing(self, task: StreamTask) -> Iterator[None]:
+    def _closing(self, task: Task) -> Iterator[None]:
         try:
             yield
         except Exception:
@@ -386,7 +383,7 @@ class TaskTable:
                 self._events.ended("lost", task.id, is_active=task.is_active)
             self._show()
 
-    def _close_dirty(self, task: StreamTask) -> None:
+    def _close_dirty(self, task: Task) -> None:
         try:
             task.close_dirty()
         except Exception:
@@ -422,10 +419,10 @@ class TaskTable:
         return errors
 
 
-def _is_uncommitted(task: StreamTask) -> bool:
+def _is_uncommitted(task: Task) -> bool:
     """Whether a running task has uncommitted records, because it was not revoked (``validateClean`` in Java)."""
     return isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed
 
 
-def _migrated(task: StreamTask) -> TaskMigratedError:
+def _migrated(task: Task) -> TaskMigratedError:
     return TaskMigratedError(f"task {task.id} still had uncommitted records when it was taken away")

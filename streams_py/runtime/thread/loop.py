@@ -281,7 +281,9 @@ class StreamLoop:
             wanted = min(records_max - processed, slice_.size)
             began_ms, taken = clock.monotonic_ms(), 0
             try:
-                taken = events.process(task, wanted)
+                began_us = events.processing(task)
+                taken = task.process(wanted)
+                events.processed(task, taken, began_us)
             finally:  # also if the slice failed because it took too long
                 ended_ms = clock.monotonic_ms()
                 took_ms = ended_ms - began_ms
@@ -333,7 +335,7 @@ class StreamLoop:
         return max(committed, 0)
 
     def _uncommitted_bytes(self) -> int:
-        return sum(task.uncommitted_bytes for task in self.parts.table.running())
+        return sum(task.stores.uncommitted_bytes for task in self.parts.table.running())
 
     def _is_full(self) -> bool:
         """Whether processing must wait for a commit, because the stores hold too many uncommitted bytes."""

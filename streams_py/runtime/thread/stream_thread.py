@@ -17,8 +17,7 @@ from streams_py.ports import Clock
 from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.restore.updater import StateUpdater
-from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.control import ThreadControl
 from streams_py.runtime.thread.loop import StreamLoop
 from streams_py.runtime.thread.parts import ThreadParts
@@ -86,12 +85,12 @@ class StreamThread:
         return self.control.state
 
     @property
-    def tasks(self) -> list[StreamTask]:
+    def tasks(self) -> list[Task]:
         """All tasks of the thread in all stages; empty before it has started."""
         return [] if self._parts is None else self._parts.table.all()
 
     @property
-    def shown_tasks(self) -> tuple[StreamTask, ...]:
+    def shown_tasks(self) -> tuple[Task, ...]:
         """All tasks, read without a lock. The tuple is replaced whenever a task is added or removed."""
         return () if self._parts is None else self._parts.table.shown
 
@@ -189,7 +188,7 @@ class StreamThread:
     def processes_state(self) -> bool:
         """Whether one of the tasks that it processes has state."""
         return any(
-            task.is_active and task.state is TaskPhase.RUNNING and task.changelog_partitions
+            task.is_active and task.state is TaskPhase.RUNNING and task.stores.changelog_partitions
             for task in self.shown_tasks
         )
 

@@ -15,8 +15,8 @@ from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.start_positions import StartPositions
 from streams_py.runtime.commit.suspect_offsets import OffsetChecks
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_table import Partitions, TaskTable
+from streams_py.runtime.tasks.task import Partitions, TaskPhase
+from streams_py.runtime.tasks.task_table import TaskTable
 from streams_py.runtime.thread.topic_changes import TopicChanges
 
 _log = logging.getLogger(__name__)

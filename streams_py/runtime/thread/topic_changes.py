@@ -59,7 +59,7 @@ class TopicChanges:
 
     def watch(self, tasks: Collection[ActiveTask]) -> None:
         """Set the active tasks of the thread."""
-        partitions = {tp for task in tasks for tp in (*task.input_partitions, *task.changelog_partitions)}
+        partitions = {tp for task in tasks for tp in (*task.input_partitions, *task.stores.changelog_partitions)}
         self._ids.watch(self, {partition.topic for partition in partitions})
 
     # -- when a task starts ----------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class TopicChanges:
         corrupted: dict[TaskId, set[TopicPartition]] = {}
         acked: Mapping[TopicPartition, int] | None = None
         for task in tasks:
-            for partition in sorted(task.changelog_partitions - task.source_changelogs):
+            for partition in sorted(task.stores.changelog_partitions - task.stores.source_changelogs):
                 if (id := now.get(partition.topic)) is not None:
                     acked = producer.acked_offsets() if acked is None else acked
                     task.stores.changelog_replaced(partition, id, acked.get(partition))
@@ -150,7 +150,7 @@ class TopicChanges:
                 task.start_again_at(partition)
                 consumer.seek(partition, BEGINNING)
             task.topic_ids |= {at.topic: now[at.topic] for at in task.input_partitions if at.topic in now}
-            if tables := task.source_changelogs & set(changed):
+            if tables := task.stores.source_changelogs & set(changed):
                 corrupted[task.id] = set(tables)
         if corrupted:
             names = ", ".join(sorted({partition.topic for tables in corrupted.values() for partition in tables}))

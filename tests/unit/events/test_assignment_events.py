@@ -31,15 +31,16 @@ class Clients:
 
 @dataclass
 class Working:
-    """A task that takes what it is given."""
+    """A task without records."""
 
     id: TaskId
-    tried: list[int]
     input_partitions: frozenset[TopicPartition] = frozenset()
 
-    def process(self, max_records: int) -> int:
-        self.tried.append(max_records)
-        return max_records
+    def oldest_waiting_ms(self) -> int | None:
+        return None
+
+    def has_input(self) -> bool:
+        return False
 
 
 class FakeClock:
@@ -61,11 +62,11 @@ def test_nothing_is_there_when_events_are_off() -> None:
     clients, admin = Clients(), FakeAdmin()
     off = opened(admin, clients)
     assert not isinstance(off, AssignmentEvents)
-    task, tried = TaskId(0, 0), list[int]()
-    off.tasks(lambda: (1, "m")).assigned(task, is_active=True)
-    assert off.tasks(lambda: (1, "m")).process(Working(task, tried), 5) == 5
+    task = Working(TaskId(0, 0))
+    observer = off.tasks(lambda: (1, "m"))
+    observer.assigned(task.id, is_active=True)
+    observer.processed(task, 5, observer.processing(task))
     off.close()
-    assert tried == [5]
     assert set(threading.enumerate()) == before
     assert clients.producers == {}
     assert admin.asked == 0

@@ -75,7 +75,10 @@ class Member:
             kit.positions.lags[partition] = lag
         if records:
             kit.task.add_records(partition, records)
-        return self.events.process(kit.task, 100)
+        began_us = self.events.processing(kit.task)
+        count = kit.task.process(100)
+        self.events.processed(kit.task, count, began_us)
+        return count
 
 
 class Group:

@@ -66,6 +66,13 @@ class Thread:
     def who(self) -> tuple[int, str]:
         return self.generation, "member"
 
+    def work(self, task: Working, max_records: int) -> int:
+        """Have a task process records, as the loop does."""
+        began_us = self.tasks.processing(task)
+        count = task.process(max_records)
+        self.tasks.processed(task, count, began_us)
+        return count
+
     @property
     def bodies(self) -> list[Any]:
         return [draft.body for draft in self.drafts if isinstance(draft, BodyDraft)]
@@ -88,9 +95,9 @@ def test_first_record_after_an_assignment_says_how_long_that_took(thread: Thread
     thread.tasks.assigned(TASK, is_active=True)
     thread.now_us += 400
     thread.tasks.changed("created", TASK, is_active=True, began_us=thread.now_us - 300)
-    assert thread.tasks.process(Working(thread, taken=0), 10) == 0
-    assert thread.tasks.process(Working(thread), 3) == 3
-    thread.tasks.process(Working(thread), 3)
+    assert thread.work(Working(thread, taken=0), 10) == 0
+    assert thread.work(Working(thread), 3) == 3
+    thread.work(Working(thread), 3)
     assert thread.events == [("assigned", "active"), ("created", "active"), ("first_record", "active")]
     assert thread.one("created").took_us == 300
     first = thread.one("first_record")
@@ -104,18 +111,18 @@ def test_first_record_after_an_assignment_says_how_long_that_took(thread: Thread
 )
 def test_first_record_says_how_long_it_has_waited(thread: Thread, oldest_ms: int | None, waited_ms: int | None) -> None:
     thread.tasks.assigned(TASK, is_active=True)
-    thread.tasks.process(Working(thread, oldest_ms=oldest_ms), 3)
+    thread.work(Working(thread, oldest_ms=oldest_ms), 3)
     assert thread.one("first_record").waited_ms == waited_ms
     thread.tasks.rebalanced([TASK])
     thread.now_us += 1_000_000
-    thread.tasks.process(Working(thread, oldest_ms=6_000), 3)
+    thread.work(Working(thread, oldest_ms=6_000), 3)
     last = thread.bodies[-1]
     assert (last.event, last.waited_ms) == ("first_record", 1_000)
 
 
 def test_last_record_is_written_once_with_its_own_time(thread: Thread) -> None:
     thread.tasks.assigned(TASK, is_active=True)
-    thread.tasks.process(Working(thread), 3)
+    thread.work(Working(thread), 3)
     processed_us = thread.now_us
     thread.now_us += 90_000
     thread.tasks.ended("suspended", TASK, is_active=True)
@@ -133,14 +140,14 @@ def test_task_that_never_processed_has_no_last_record(thread: Thread) -> None:
 def test_first_record_after_a_rebalance_that_left_the_task_says_when_the_one_before_was(thread: Thread) -> None:
     for task in (TASK, OTHER):
         thread.tasks.assigned(task, is_active=True)
-    thread.tasks.process(Working(thread), 3)
+    thread.work(Working(thread), 3)
     before_us = thread.now_us
     thread.tasks.rebalanced([TASK])
     thread.now_us += 5_000
     thread.generation = 8
     for _ in range(3):
-        thread.tasks.process(Working(thread), 3)
-    thread.tasks.process(Working(thread, OTHER), 3)  # came back without an assignment: starts again
+        thread.work(Working(thread), 3)
+    thread.work(Working(thread, OTHER), 3)  # came back without an assignment: starts again
     firsts = [body for body in thread.bodies if body.event == "first_record"]
     assert [(first.task, first.generation, first.last_mono_us) for first in firsts] == [
         (TASK, 7, None), (TASK, 8, before_us), (OTHER, 8, None),
@@ -150,7 +157,7 @@ def test_first_record_after_a_rebalance_that_left_the_task_says_when_the_one_bef
 def test_recycled_task_changes_its_role(thread: Thread) -> None:
     thread.tasks.assigned(TASK, is_active=False)
     thread.tasks.recycled(TASK, is_active=True)
-    thread.tasks.process(Working(thread), 1)
+    thread.work(Working(thread), 1)
     thread.tasks.recycled(TASK, is_active=False)
     assert thread.events == [
         ("assigned", "standby"), ("promoted", "active"), ("first_record", "active"), ("demoted", "standby"),
@@ -161,7 +168,7 @@ def test_recycled_task_changes_its_role(thread: Thread) -> None:
 def test_sample_comes_when_it_is_due_and_counts_from_the_last(thread: Thread) -> None:
     tasks = [Working(thread), Working(thread, OTHER)]
     lags = {TopicPartition("in", 1): 12}
-    thread.tasks.process(tasks[0], 5)
+    thread.work(tasks[0], 5)
     thread.tasks.sample_if_due(tasks, lags.get, 30)
     assert not any(isinstance(body, Sample) for body in thread.bodies)
     for _ in range(2):

@@ -197,7 +197,7 @@ def test_work_continues_when_uncommitted_writes_fill_memory_in_a_rebalance(world
     running = steps.parts.table.running()[0]
     for _ in range(50):
         steps.turn()
-        assert running.uncommitted_bytes < 2 << 20
+        assert running.stores.uncommitted_bytes < 2 << 20
     assert steps.thread.control.processed_records == 3_000
     assert world.committed == {}
     database = running.stores._database  # type: ignore[attr-defined]  # the real ones

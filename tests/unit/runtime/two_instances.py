@@ -238,7 +238,7 @@ class TwoInstances:
         match what:
             case "corrupted" if running := steps.parts.table.running():
                 task = dice.choice(running)
-                changelogs = task.changelog_partitions if dice.random() < 0.5 else frozenset()
+                changelogs = task.stores.changelog_partitions if dice.random() < 0.5 else frozenset()
                 steps.membership.problem = TaskCorruptedError("bad state", {task.id: changelogs})
             case "lost":
                 steps.membership.lose()
@@ -286,7 +286,7 @@ class TwoInstances:
             for one in steps.parts.table.all():
                 if one.stores.is_open and not one.is_active:
                     at = tp(f"app-counts-changelog-{one.id.partition}")
-                    end = one.changelog_offsets.get(at, -1) + 1
+                    end = one.stores.changelog_offsets.get(at, -1) + 1
                     assert _content(one.stores.store("counts")) == _fold(self._world, at, end)
 
     def _check_task(self, number: int, key: bytes) -> None:

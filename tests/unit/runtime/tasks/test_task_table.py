@@ -11,7 +11,8 @@ from streams_protocol.types import TaskId
 from streams_py.errors import LockError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.task_table import StreamTask, TaskTable
+from streams_py.runtime.tasks.task import Task
+from streams_py.runtime.tasks.task_table import TaskTable
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 ONE = task("0_0")
@@ -32,7 +33,7 @@ def steps(world: World, tmp_path: Path) -> Steps:
     return Steps(world, counting(), tmp_path)
 
 
-def only(table: TaskTable) -> StreamTask:
+def only(table: TaskTable) -> Task:
     (found,) = table.all()
     return found
 
@@ -73,7 +74,7 @@ def suspended(steps: Steps) -> None:
 
 def failed(steps: Steps) -> None:
     restoring(steps)
-    steps.updater._fail(only(steps.parts.table), StateError("disk on fire"))
+    steps.updater._fail(only(steps.parts.table).restoring, StateError("disk on fire"))
 
 
 def pending_standby(steps: Steps) -> None:
@@ -245,7 +246,7 @@ def test_running_tasks_wait_for_no_more_than_one_task_whose_stores_take_long_to_
     table = steps.parts.table
     table.assign(({ONE: PARTS} if others_run else {}) | others, {})
 
-    def slow(waiting: StreamTask) -> Callable[[], None]:
+    def slow(waiting: Task) -> Callable[[], None]:
         initialize = waiting.initialize
         return lambda: (world.clock.advance(20), initialize())[1]
 
@@ -279,7 +280,7 @@ def test_error_of_initialising_a_task_is_raised_unless_it_is_a_lock(steps: Steps
     assert steps.parts.table.all() == [waiting]
 
 
-def two_running(steps: Steps) -> list[StreamTask]:
+def two_running(steps: Steps) -> list[Task]:
     steps.run({task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]})
     return sorted(steps.parts.table.all(), key=lambda one: one.id)
 
@@ -318,7 +319,9 @@ def test_corruption_of_several_tasks_is_one_error(steps: Steps) -> None:
     steps.parts.table.assign({task("0_0"): frozenset({tp("in-0")}), task("0_1"): frozenset({tp("in-1")})}, {})
     steps.parts.table.initialize_pending()
     for one in steps.parts.table.all():
-        steps.updater._fail(one, TaskCorruptedError(f"bad {one.id}", {one.id: one.changelog_partitions}))
+        steps.updater._fail(
+            one.restoring, TaskCorruptedError(f"bad {one.id}", {one.id: one.stores.changelog_partitions})
+        )
     with pytest.raises(TaskCorruptedError) as caught:
         steps.parts.table.raise_failed()
     assert caught.value.tasks.keys() == {task("0_0"), task("0_1")}
@@ -329,8 +332,8 @@ def test_fatal_error_wins_over_migration_and_migration_over_corruption(steps: St
     steps.parts.table.assign({TaskId(0, n): frozenset({tp(f"in-{n}")}) for n in (0, 1)}, {})
     steps.parts.table.initialize_pending()
     first, second = steps.parts.table.all()
-    steps.updater._fail(first, TaskCorruptedError("bad", {first.id: ()}))
-    steps.updater._fail(second, TaskMigratedError("gone"))
+    steps.updater._fail(first.restoring, TaskCorruptedError("bad", {first.id: ()}))
+    steps.updater._fail(second.restoring, TaskMigratedError("gone"))
     with pytest.raises(TaskMigratedError):
         steps.parts.table.raise_failed()
 

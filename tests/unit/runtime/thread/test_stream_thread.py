@@ -463,7 +463,7 @@ def test_commit_comes_early_when_uncommitted_writes_fill_their_share_of_memory(w
     task = steps.parts.table.running()[0]
     while task.buffered_records or steps.consumer.lag(tp("in-0")):
         steps.turn()
-        assert task.uncommitted_bytes < 2 << 20
+        assert task.stores.uncommitted_bytes < 2 << 20
     assert world.committed[tp("in-0")].offset > 4_000
     assert len(world.records(CHANGELOG)) == 6_000
 

@@ -379,7 +379,9 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
     world.write("in", b"a")
     steps.turn()
     standby = next(one for one in steps.parts.table.all() if not one.is_active)
-    steps.updater._fail(standby, TaskCorruptedError("does not reach back", {B: standby.changelog_partitions}))
+    steps.updater._fail(
+        standby.restoring, TaskCorruptedError("does not reach back", {B: standby.stores.changelog_partitions})
+    )
     steps.membership.commit_error = TaskMigratedError("fenced")
     steps.turn()
     assert world.names()[-1] == "join as a new member"

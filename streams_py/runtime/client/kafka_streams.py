@@ -9,18 +9,20 @@ share the work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from streams_py.errors import IllegalStateError, StreamsError
+from streams_protocol.types import TaskId
+from streams_py.errors import IllegalStateError
 from streams_py.runtime.client.arguments import check_arguments, check_timeout
 from streams_py.runtime.client.forked import is_left_behind, refuse_when_forked
-from streams_py.runtime.client.hand_over import await_hand_over, have_successors, part_for_hand_over, would_help
-from streams_py.runtime.client.observing import ClientReports
+from streams_py.runtime.client.hand_over import HandOver
 from streams_py.runtime.client.state import ClientState, StateListener
-from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
-from streams_py.runtime.thread.states import State, ThreadState, is_running
+from streams_py.runtime.client.stream_threads import StreamThreads
+from streams_py.runtime.client.uncaught import UncaughtHandler
+from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.system.clock import SystemClock
 from streams_py.system.close_report import wait_and_log
 from streams_py.system.stop_signals import stop_signals, wait_or_stop
@@ -30,18 +32,31 @@ from streams_py.topology.topology import Topology
 # topology of an application imports this class without them.
 if TYPE_CHECKING:
     from streams_py.config.streams_config import StreamsConfig
+    from streams_py.leader.explanations import ToldExplanation
     from streams_py.ports import Clients, Clock
+    from streams_py.runtime.group.timeline import RebalanceListener
+    from streams_py.runtime.processes.measured import Measured
+    from streams_py.runtime.queries.hosts import KeyQueryMetadata, StoreHosts, StreamsMetadata
+    from streams_py.runtime.queries.lags import LagInfo
     from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
-    from streams_py.runtime.thread.stream_thread import StreamThread
+    from streams_py.runtime.restore.progress import RestoreProgress
+    from streams_py.runtime.thread.metadata import ThreadMetadata
+    from streams_py.serdes import Serde
+    from streams_py.state.reading.store_views import ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
+    from streams_py.state.reading.typed_queries import Position, Query, StateQueryResult
+    from streams_py.state.reading.window_views import ReadOnlySessionStore, ReadOnlyWindowStore
+    from streams_py.topology.declare.nodes import Partitioner
 
 __all__ = ["KafkaStreams"]
 
 _log = logging.getLogger("streams_py")
 
+R = TypeVar("R")
+
 _STOPPED = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
 
 
-class KafkaStreams(ClientReports):
+class KafkaStreams:
     """One instance of an application.
 
     Callbacks run on the thread that causes them:
@@ -81,7 +96,9 @@ class KafkaStreams(ClientReports):
         **settings: Any,
     ) -> None:
         from streams_py.config.streams_config import StreamsConfig
+        from streams_py.runtime.client.metrics import ClientMetrics
         from streams_py.runtime.processes.child import this_process
+        from streams_py.runtime.queries.store_queries import StoreQueries
         from streams_py.runtime.wiring.client_supplier import clients_of
         from streams_py.runtime.wiring.shared import ClientResources
 
@@ -97,21 +114,23 @@ class KafkaStreams(ClientReports):
             if clients is None:
                 used.close()
             raise
-        self._instance.on_stop_application = self._application_stops
         if restore_listener is not None:
             self._instance.restore_listener = restore_listener
         if standby_listener is not None:
             self._instance.standby_listener = standby_listener
         self._state = ClientState(self._state_changed, on_state)
-        self._lock = self._state.lock
-        self._threads: dict[int, StreamThread] = {}
-        self._uncaught = on_error
-        self._failed_threads = 0
-        self._stopping_application = False
-        self._paused = self._draining = self._leaving = False
-        self._finishing = False
+        self._threads = StreamThreads(self._instance, self._state, on_error)
+        self._instance.on_stop_application = self._threads.stop_with_application
+        self._hand_over = HandOver(lambda: self._instance.client_id, self._threads, self._state, self._clock)
+        self._metrics = ClientMetrics(self._instance, self._state, self._threads, self._clock)
+        self._queries = StoreQueries(
+            self._instance.hosts,
+            state=lambda: self._state.now,
+            threads=self._threads.current,
+            global_stores=lambda: self._instance.global_stores,
+            admin=lambda: self._instance.admin,
+        )
         self._in_context = False
-        self._error: Exception | None = None
 
     # -- before start ----------------------------------------------------------------------------------------
 
@@ -142,12 +161,12 @@ class KafkaStreams(ClientReports):
             self._instance.open()
             refuse_when_forked(self)
             count = self._config.num_stream_threads if self._instance.has_tasks else 0
-            threads = [self._new_thread(index) for index in range(1, count + 1)]
+            threads = self._threads.create(count)
             self._state.go(State.REBALANCING)
         try:
-            is_restored = self._instance.start_global_thread(self._shut_down_in_error)
+            is_restored = self._instance.start_global_thread(self._threads.fail)
         except Exception as error:
-            self._shut_down_in_error(error)
+            self._threads.fail(error)
             raise
         if not is_restored:
             return  # the client is closing; without its global stores, nothing may be processed
@@ -157,7 +176,7 @@ class KafkaStreams(ClientReports):
             for thread in threads:
                 thread.start()  # does nothing if the state listener has already closed this client
         except RuntimeError as error:
-            self._shut_down_in_error(error)
+            self._threads.fail(error)
             raise
 
     def _run_without_threads(self) -> None:
@@ -190,23 +209,7 @@ class KafkaStreams(ClientReports):
             Streams 3.2.
         """
         check_timeout(timeout)
-        return self._hand_over(timeout, self._is_working)
-
-    def _hand_over(self, timeout: float | None, should_wait: Callable[[], bool]) -> bool:
-        with self._lock:
-            if not self._is_working():
-                return False
-            self._draining = True
-            for thread in self._threads.values():
-                thread.drain()
-        name = self._instance.client_id
-        _log.info("%s: draining: waiting for other instances to take over its tasks", name)
-        if self._is_in_callback():
-            return all(thread.is_drained for thread in self._current_threads())
-        return await_hand_over(name, self._current_threads, self._clock, should_wait, timeout)
-
-    def _is_working(self) -> bool:
-        return self._state.now.is_running_or_rebalancing
+        return self._hand_over.drain(timeout)
 
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close the tasks, and release the state directory.
@@ -229,35 +232,22 @@ class KafkaStreams(ClientReports):
         began_ms = self._clock.monotonic_ms()
         try:
             if leave_group and timeout != 0:
-                self._hand_over_to_leave(part_for_hand_over(timeout))
+                self._hand_over.before_leaving(timeout)
         except Exception:
             _log.exception("%s: handing the tasks over failed; closing without it", self._instance.client_id)
         finally:  # also if a signal handler raises
             if timeout is not None:
                 timeout = max(0.0, timeout - (self._clock.monotonic_ms() - began_ms) / 1000)
             with self._state.changing():
-                if self._state.now is State.CREATED or self._is_working():
+                if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
                     self._state.go(State.PENDING_SHUTDOWN)
+                    leave_group = leave_group or self._hand_over.is_leaving
                     # 0 means that the caller does not wait. The threads still finish their work.
-                    self._shut_down_threads(leave_group=leave_group or self._leaving, timeout=timeout or None)
-                if self._is_in_callback():
+                    self._threads.shut_down(leave_group=leave_group, timeout=timeout or None)
+                if self._threads.is_in_callback:
                     timeout = 0
-        self._finish_if_ended()
+        self._threads.finish_if_ended()
         return self._state.wait_for_end(timeout)
-
-    def _hand_over_to_leave(self, timeout: float) -> None:
-        with self._lock:
-            is_pointless = self._is_in_callback() or self._draining or not self._is_working()
-            if is_pointless or not would_help(self._current_threads()):
-                return
-            self._leaving = True
-        self._hand_over(timeout, lambda: self._is_working() and have_successors(self._current_threads()))
-
-    def _is_in_callback(self) -> bool:
-        """Whether the caller is a callback of this client, where waiting for the close would block forever."""
-        everywhere = self._instance.global_thread
-        is_own = any(thread.is_current for thread in self._threads.values())
-        return self._state.is_in_listener or is_own or (everywhere is not None and everywhere.is_current)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has stopped (NOT_RUNNING or ERROR).
@@ -278,8 +268,8 @@ class KafkaStreams(ClientReports):
                 )
         else:
             ended = self._state.wait_for_end(timeout)
-        if self._state.now is State.ERROR and self._error is not None:
-            raise self._error
+        if self._state.now is State.ERROR and self._threads.error is not None:
+            raise self._threads.error
         return ended
 
     def run(
@@ -327,14 +317,14 @@ class KafkaStreams(ClientReports):
 
     def _close_and_log(self, *, drain: float | None = None) -> bool:
         """Close after a signal, without a time limit, and log what the close waits for."""
-        has_started = any(thread.state is not ThreadState.CREATED for thread in self._current_threads())
+        has_started = any(thread.state is not ThreadState.CREATED for thread in self._threads.current())
         if drain is not None and has_started:  # else it was still restoring its global stores and has no tasks
             self.drain(drain)
         _log.info("%s: closing; a second signal kills the process immediately", self._instance.client_id)
         self.close(0, leave_group=drain is not None)
         wait_and_log(
             self._state.wait_for_end,
-            lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],
+            lambda: [thread for thread in self._threads.current() if thread.state is not ThreadState.DEAD],
         )
         return True
 
@@ -363,7 +353,7 @@ class KafkaStreams(ClientReports):
         It is False once the client has failed or stopped, and while a stream thread has been busy with one record or
         one call for longer than ``max.poll.interval.ms``.
         """
-        return self._state.now not in _STOPPED and not any(thread.is_stuck for thread in self._current_threads())
+        return self._state.now not in _STOPPED and not any(thread.is_stuck for thread in self._threads.current())
 
     def is_ready(self) -> bool:
         """Whether this instance processes all of its assigned tasks, for a readiness probe. True without tasks.
@@ -371,12 +361,12 @@ class KafkaStreams(ClientReports):
         It is False before the first assignment, while tasks restore, after :meth:`drain`, and once the client begins to
         close. Standby tasks do not matter.
         """
-        return self._state.now is State.RUNNING and not self._draining
+        return self._state.now is State.RUNNING and not self._threads.is_draining
 
     @property
     def error(self) -> Exception | None:
         """The error of the stream thread whose failure stopped the client; None without one."""
-        return self._error
+        return self._threads.error
 
     @property
     def config(self) -> StreamsConfig:
@@ -387,18 +377,51 @@ class KafkaStreams(ClientReports):
         """Block until the client is in ``state``; False if it stopped otherwise or ``timeout`` seconds have elapsed."""
         return self._state.wait_until(lambda now: now is state or now.is_final, timeout) is state
 
+    def metadata_for_local_threads(self) -> list[ThreadMetadata]:
+        """Return name, state and tasks of each stream thread."""
+        from streams_py.runtime.thread.metadata import thread_metadata
+
+        return [thread_metadata(thread) for thread in self._threads.current()]
+
+    def explain(self, task_id: TaskId | str) -> list[ToldExplanation]:
+        """Explain the placement of a task in the last assignments that *this* client computed as group leader.
+
+        The newest explanation comes first. ``str(explanation)`` is readable text; ``explanation.explanation`` has the
+        facts. The list is empty if this client has not been leader, or if a custom task assignor decided.
+        """
+        return self._threads.explanations(TaskId.parse(task_id) if isinstance(task_id, str) else task_id)
+
+    def metrics(self) -> dict[str, dict[str, float | str]]:
+        """Return the current metrics by group (with tags) and name, as in Kafka Streams.
+
+        For exporters see :mod:`streams_py.metrics`.
+        """
+        return self._metrics.by_group()
+
+    def measure(self) -> list[Measured]:
+        """Return the same metrics as a list of group, tags, name and value."""
+        return self._metrics.measure()
+
+    def on_rebalance(self, listener: RebalanceListener) -> None:
+        """Call ``listener(timeline)`` after each rebalance of each stream thread. Thread-safe.
+
+        The timeline has the duration of each step: decode, lags, assign, encode and hand-over. The listener runs on a
+        thread that must not block for long.
+        """
+        self._instance.rebalance_listeners.append(listener)
+
+    def restore_progress(self) -> RestoreProgress:
+        """Return the restore progress of this instance's active tasks and global stores.
+
+        The progress has records, bytes, rate and time left.
+        """
+        return self._threads.restore_progress()
+
     # -- threads ---------------------------------------------------------------------------------------------
 
     def add_stream_thread(self) -> str | None:
         """Start one more stream thread. Return its name, or None if the client is not RUNNING or REBALANCING."""
-        with self._lock:
-            if not self._state.now.is_running_or_rebalancing:
-                return None
-            self._forget_dead()
-            index = next(number for number in range(1, len(self._threads) + 2) if number not in self._threads)
-            thread = self._new_thread(index)
-        thread.start()
-        return thread.name
+        return self._threads.add()
 
     def remove_stream_thread(self, timeout: float | None = None) -> str | None:
         """Stop one stream thread, if possible not the calling one. Its member leaves the group.
@@ -409,152 +432,156 @@ class KafkaStreams(ClientReports):
         Raises:
             StreamsError: The thread did not stop within ``timeout`` seconds.
         """
-        with self._state.changing():
-            alive = [
-                t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
-            ]
-            alive.sort(key=lambda thread: thread.is_current)
-            if not alive or not self._state.now.is_running_or_rebalancing:
-                return None
-            thread = alive[0]
-            thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
-        if not thread.is_current and not thread.wait(timeout):
-            raise StreamsError(f"{thread.name} did not stop within {timeout} s; its removal continues")
-        with self._lock:
-            self._forget_dead()
-            self._share_cache()
-        return thread.name
+        return self._threads.remove(timeout)
 
     def pause(self) -> None:
         """Stop processing, punctuating and restoring. Members stay in the group and the state stays RUNNING."""
-        self._pause(True)
+        self._threads.pause(True)
 
     def resume(self) -> None:
         """Continue after :meth:`pause`."""
-        self._pause(False)
+        self._threads.pause(False)
 
-    def _pause(self, paused: bool) -> None:
-        with self._lock:
-            self._paused = paused
-            for thread in self._threads.values():
-                thread.pause(paused)
+    # -- stores ----------------------------------------------------------------------------------------------
 
-    def _new_thread(self, index: int) -> StreamThread:
-        thread = self._instance.new_thread(
-            index, on_state=self._thread_changed, on_error=self._thread_failed, on_end=self._thread_ended
-        )
-        thread.pause(self._paused)
-        if self._draining:
-            thread.drain()
-        self._threads = {**self._threads, index: thread}
-        self._share_cache()
-        return thread
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[QueryableStoreType.WINDOW, QueryableStoreType.TIMESTAMPED_WINDOW],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyWindowStore[Any, Any]: ...
+    @overload
+    def store(
+        self, name: str, *, kind: Literal[QueryableStoreType.SESSION], partition: int | None = None, stale: bool = False
+    ) -> ReadOnlySessionStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[QueryableStoreType.VERSIONED],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyVersionedStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[
+            QueryableStoreType.KEY_VALUE, QueryableStoreType.TIMESTAMPED_KEY_VALUE
+        ] = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyKeyValueStore[Any, Any]: ...
+    def store(
+        self,
+        name: str,
+        *,
+        kind: QueryableStoreType = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyStore:
+        """Return a read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
-    def _share_cache(self) -> None:
-        self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
+        Thread-safe, and never blocks.
 
-    def _forget_dead(self) -> None:
-        known = self._threads.items()  # a thread that will be replaced keeps its number
-        self._threads = {i: thread for i, thread in known if thread.state is not ThreadState.DEAD or thread.replace}
+        Args:
+            kind: Kind of the store: key-value, window, session or versioned, and whether values of a timestamped store
+                come with their timestamps.
+            partition: Limits the view to one task.
+            stale: Whether to read standby and restoring tasks, too.
 
-    def _shut_down_threads(self, *, leave_group: bool = False, timeout: float | None = None) -> None:
-        """Request all threads to stop. The last one completes the shutdown."""
-        for thread in self._threads.values():
-            thread.shut_down(leave_group=leave_group, timeout_ms=_millis(timeout))
-
-    # -- called by stream threads ------------------------------------------------------------------------------
-
-    def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
-        with self._state.changing():
-            states = [t.state for t in self._threads.values()]
-            if self._state.now is State.RUNNING and new in (
-                ThreadState.PARTITIONS_REVOKED,
-                ThreadState.PARTITIONS_ASSIGNED,
-            ):
-                self._state.go(State.REBALANCING)
-            elif self._state.now is State.REBALANCING and is_running(
-                states
-            ):  # also if the last thread that was not running has stopped
-                self._state.go(State.RUNNING)
-
-    def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
-        answer = response_to(error, self._uncaught)
-        with self._state.changing():
-            self._failed_threads += 1
-            if not self._state.now.is_running_or_rebalancing:
-                return
-            if self._stopping_application:  # the thread that should have sent the request failed, too
-                answer = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-            match answer:
-                case StreamThreadExceptionResponse.SHUTDOWN_CLIENT:
-                    self._shut_down_in_error(error)
-                case StreamThreadExceptionResponse.REPLACE_THREAD if thread.state is ThreadState.PENDING_SHUTDOWN:
-                    _log.warning("%s failed while it was being removed; not replaced: %s", thread.name, error)
-                case StreamThreadExceptionResponse.REPLACE_THREAD:
-                    _log.warning("%s failed; replacing it: %s", thread.name, error)
-                    thread.replace = True
-                case StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
-                    # A replacement sends the request to the leader, which sends it to all members.
-                    _log.error("%s failed; shutting down every client of the application: %s", thread.name, error)
-                    self._error = error
-                    self._stopping_application = thread.replace = True
-                    for other in self._threads.values():
-                        other.request_application_shutdown()
-
-    def _application_stops(self) -> None:
-        """Handle the leader's request to all members to shut down."""
-        self._shut_down_in_error(
-            self._error or StreamsError("a member of the application asked all members to shut down")
-        )
-
-    def _shut_down_in_error(self, error: Exception) -> None:
-        with self._state.changing():
-            if self._state.now.is_running_or_rebalancing:
-                self._error = error
-                self._state.go(State.PENDING_ERROR)
-                self._shut_down_threads()
-        self._finish_if_ended()
-
-    def _thread_ended(self, thread: StreamThread) -> None:
-        with self._lock:
-            replacement = None
-            if thread.replace and self._state.now.is_running_or_rebalancing:
-                replacement = self._new_thread(thread.index)
-                if self._stopping_application:
-                    replacement.request_application_shutdown()
-            elif self._state.now.is_running_or_rebalancing:  # it was removed; perhaps the remover no longer waits
-                self._forget_dead()
-                self._share_cache()
-        if replacement is not None:
-            try:
-                replacement.start()
-            except RuntimeError as error:
-                _log.exception("%s: starting its replacement failed; shutting down this client", thread.name)
-                self._shut_down_in_error(error)
-        self._finish_if_ended()
-
-    def _finish_if_ended(self) -> None:
-        """Once all threads are dead, close the shared resources and change to the final state.
-
-        Closing may take a while. It happens without the lock, so that callers with a time-out don't wait for it.
+        Raises:
+            StreamsNotStartedError: The client was not started.
+            UnknownStateStoreError: The topology has no store of this name.
+            InvalidStateStoreError: The store is of another kind.
+            StateStoreNotAvailableError: No task of the store is here now (``retriable``). With ``partition``:
+                InvalidStateStorePartitionError.
+            StateStoreMigratedError: Raised by a view after its tasks have moved (``retriable``): request a new view.
         """
-        with self._lock:
-            if self._state.now not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._finishing:
-                return
-            if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
-                return
-            self._finishing = True
-        try:
-            self._instance.close()
-        except Exception:
-            _log.exception("closing the clients failed")
-        with self._state.changing():
-            self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
+        return self._queries.store(name, kind=kind, partition=partition, stale=stale)
+
+    def query(
+        self,
+        store: str,
+        query: Query[R],
+        *,
+        partitions: Collection[int] | None = None,
+        bound: Position | None = None,
+        require_active: bool = False,
+    ) -> StateQueryResult[R]:
+        """Query every local partition of a store, active or standby (KIP-796). Thread-safe, and never blocks.
+
+        Args:
+            partitions: Only these partitions. Each of them has a result.
+            bound: Only partitions that have processed their input up to these offsets answer, for example
+                ``result.position`` of an earlier query. Standby tasks don't know their position, so they don't answer.
+            require_active: Whether only running active tasks answer. The bound is then ignored.
+
+        Returns:
+            An answer or a failure reason for each partition.
+
+        Raises:
+            StreamsNotStartedError: The client was not started.
+            UnknownStateStoreError: The topology has no store of this name.
+            InvalidStateStoreError: The client is not running.
+            StateStoreNotAvailableError: A global store is being restored (``retriable``).
+        """
+        return self._queries.query(store, query, partitions=partitions, bound=bound, require_active=require_active)
+
+    @property
+    def store_hosts(self) -> StoreHosts:
+        """The stores and their locations, as used by the query service."""
+        return self._queries.hosts
+
+    def all_metadata(self) -> list[StreamsMetadata]:
+        """Return every instance of the application that has an ``application.server``, sorted by address.
+
+        Each has its stores and partitions, as active and as standby. Empty before the first assignment.
+        """
+        return self._queries.hosts.instances()
+
+    def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """Return the instances that have a store, as active or standby. For a global store: all instances.
+
+        Raises:
+            UnknownStateStoreError: The topology has no store of this name.
+        """
+        return self._queries.hosts.with_store(store)
+
+    def query_metadata_for_key(
+        self, store: str, key: Any, *, key_serde: Serde[Any] | None = None, partitioner: Partitioner | None = None
+    ) -> KeyQueryMetadata:
+        """Return the instance to query for a key, the instances with a standby of it, and its partition.
+
+        The result shows where tasks are going: an instance may be named shortly before it has the key, and then reject
+        a query. Before the first assignment the result is ``NOT_AVAILABLE``.
+
+        Args:
+            key: The key. For windows and sessions: the key inside of the window.
+            key_serde: Serde of the key; default: the store's.
+            partitioner: Required if the records were written with a custom partitioner. It is called with None as the
+                value, and must choose exactly one partition (otherwise ValueError).
+
+        Raises:
+            UnknownStateStoreError: The topology has no store of this name.
+        """
+        return self._queries.hosts.of_key(store, key, key_serde=key_serde, partitioner=partitioner)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return store -> partition -> lag of each local copy behind its changelog: active, restoring or standby.
+
+        Requests the end offsets from the brokers. Empty unless the client is running.
+
+        Raises:
+            BrokerUnavailableError: No broker answers.
+        """
+        return self._queries.local_lags()
 
     def _state_changed(self, new: State, old: State) -> None:
         self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
         _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
-
-
-def _millis(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streams_py.runtime.global_thread.global_thread import GlobalThread
 from streams_py.runtime.processes.measured import Measured
@@ -19,6 +19,12 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
+
+if TYPE_CHECKING:
+    from streams_py.ports import Clock
+    from streams_py.runtime.client.state import ClientState
+    from streams_py.runtime.client.stream_threads import StreamThreads
+    from streams_py.runtime.wiring.shared import ClientResources
 
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
@@ -34,6 +40,37 @@ class At(NamedTuple):
     now_ms: int
     seconds: float
     is_debug: bool
+
+
+class ClientMetrics:
+    """The metrics of one client. Thread-safe."""
+
+    def __init__(self, shared: ClientResources, state: ClientState, threads: StreamThreads, clock: Clock) -> None:
+        self._shared = shared
+        self._state = state
+        self._threads = threads
+        self._clock = clock
+
+    def by_group(self) -> Metrics:
+        """Return all metrics: group with tags in braces -> name -> value."""
+        return client_metrics(self._input(), topology=self._shared.topology_description)
+
+    def measure(self) -> list[Measured]:
+        """Return the same metrics as a list of group, tags, name and value."""
+        return list(measure(self._input()))
+
+    def _input(self) -> MetricsInput:
+        config = self._shared.config
+        return MetricsInput(
+            config.application_id,
+            self._shared.client_id,
+            self._state.now,
+            self._threads.current(),
+            self._threads.failed,
+            self._clock.now_ms(),
+            is_debug=config.metrics_recording_level != "INFO",
+            global_thread=self._shared.global_thread,
+        )
 
 
 class MetricsInput(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -143,11 +143,6 @@ class ClientResources:
     def client_id(self) -> str:
         """``client.id``, or a name built from the application id and the process id."""
         return self.config.client_id or f"{self.config.application_id}-{self._process_id or 'new'}"
-
-    @property
-    def store_names(self) -> Sequence[str]:
-        """Names of all stores of the topology."""
-        return sorted(self._topology.stores)
 
     def check_connection(self) -> None:
         """Raise ConfigError if the cluster rejects the login or the certificates."""

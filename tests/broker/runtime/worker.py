@@ -125,7 +125,7 @@ def is_first(marker: str) -> bool:
 
 def generation_of(streams: KafkaStreams, thread_name: str) -> int:
     """The group's generation as this thread knows it; -1 outside."""
-    for thread in streams._threads.values():
+    for thread in streams._threads.current():
         if thread.name == thread_name:
             return thread.identity()[0]
     return -1
@@ -205,10 +205,10 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "close":
             return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
         case "protocols":
-            loops = [thread.loop for thread in streams._threads.values() if thread.loop is not None]
+            loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
             return sorted({one.name for loop in loops for one in loop.parts.rebalance._member.protocols})
         case "versions":
-            loops = [thread.loop for thread in streams._threads.values() if thread.loop is not None]
+            loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
             return sorted({loop.parts.rebalance._member.used_version for loop in loops})
         case "drain":
             return streams.drain(command.get("timeout"))
@@ -229,10 +229,10 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
             return restorations.seen
         case "led":
             return sum(
-                len(t.loop.parts.rebalance.explanations) for t in streams._threads.values() if t.loop is not None
+                len(t.loop.parts.rebalance.explanations) for t in streams._threads.current() if t.loop is not None
             )
         case "errors":
-            return [str(t.last_error) for t in streams._threads.values() if t.last_error is not None]
+            return [str(t.last_error) for t in streams._threads.current() if t.last_error is not None]
     raise ValueError(command)
 
 

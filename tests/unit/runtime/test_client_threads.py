@@ -86,7 +86,7 @@ def test_whole_application_is_told_to_stop_through_a_replacement(client: Client)
     replacement = client.made[2]
     assert second.asked[-1] == "stop application"
     assert replacement.asked == [("pause", False), "stop application", "start"]
-    client.streams._application_stops()  # the leader's answer
+    client.streams._threads.stop_with_application()  # the leader's answer
     assert client.streams.state is State.PENDING_ERROR
     for thread in (second, replacement):
         thread.end()
@@ -107,7 +107,7 @@ def test_client_stops_by_itself_when_the_messenger_fails_too(client: Client) -> 
 
 def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_application(client: Client) -> None:
     threads = client.start()
-    client.streams._application_stops()
+    client.streams._threads.stop_with_application()
     for thread in threads:
         thread.end()
     with pytest.raises(StreamsError, match="asked all members to shut down"):
@@ -237,7 +237,7 @@ def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(clien
     shares.clear()
     first.end()
     assert shares == [1]
-    assert client.streams._current_threads() == [second]
+    assert client.streams._threads.current() == [second]
 
 
 def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:

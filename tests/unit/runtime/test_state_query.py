@@ -56,7 +56,7 @@ class Client:
     def ask(self, query: Query[Any], store: str = "counts", **options: Any) -> StateQueryResult[Any]:
         choice: dict[str, Any] = {"partitions": None, "bound": None, "require_active": False, **options}
         choice["is_global"] = False
-        names, threads = self.steps.instance.store_names, [self.steps.thread]
+        names, threads = sorted(self.steps.instance.hosts.stores), [self.steps.thread]
         return query_store(store, query, lambda: self.state, threads, names, dict, **choice)
 
 

@@ -42,7 +42,12 @@ class Reader:
     def view(self, name: str = "counts", **options: Any) -> ReadOnlyKeyValueStore[Any, Any]:
         choice: dict[str, Any] = {"kind": QueryableStoreType.KEY_VALUE, "partition": None, "stale": False, **options}
         return store_view(
-            name, lambda: self.state, lambda: [self.steps.thread], self.steps.instance.store_names, dict, **choice
+            name,
+            lambda: self.state,
+            lambda: [self.steps.thread],
+            sorted(self.steps.instance.hosts.stores),
+            dict,
+            **choice,
         )
 
 

@@ -42,7 +42,7 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     starting.join(PATIENCE_S)
     assert not starting.is_alive()
     assert streams.state is State.REBALANCING
-    assert all(thread.state is ThreadState.CREATED for thread in streams._current_threads())
+    assert all(thread.state is ThreadState.CREATED for thread in streams._threads.current())
     monkeypatch.setattr(streams, "drain", lambda timeout: pytest.fail("it waits for others to take over what it lacks"))
     assert streams._close_and_log(drain=60)
     assert streams.state is State.NOT_RUNNING

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from docs.tools.api import markdown
+from docs.tools.docstrings import markdown
 from streams_py.config.client_keys import CLIENT_PREFIXES
 from streams_py.config.help import default_of, key_of, meaning_of
 from streams_py.config.keys import CLIENT_KEYS, RENAMED
@@ -66,7 +66,7 @@ def page() -> str:
             java = java_default(key, default)
             parts.append(
                 f"### `{key}` {{ #{key.replace('.', '-').replace('_', '-')} }}\n\nDefault: {shown}. {java}\n\n"
-                f"{markdown(meaning)}\n*Change it* {markdown(change)}"
+                f"{markdown(meaning)}\n\n*Change it* {markdown(change)}\n"
             )
     older = "".join(f"| `{old}` | `{new}` |\n" for old, new in sorted(RENAMED.items()))
     parts.append(

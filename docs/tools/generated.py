@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from docs.tools import api, command_line, configuration, java_classes
+from docs.tools import command_line, configuration, java_classes
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
-    **api.pages(),
     "reference/configuration.md": configuration.page,
     "reference/command-line.md": command_line.page,
     "reference/java-classes.md": java_classes.page,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os.path
 import re
 import sys
-import warnings
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,8 +19,6 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:  # MkDocs loads this file by its path
     sys.path.insert(0, str(ROOT))
-
-warnings.filterwarnings("ignore", category=DeprecationWarning)  # of kafka-python, which is imported for its docstrings
 
 from docs.tools.generated import GENERATED  # noqa: E402
 

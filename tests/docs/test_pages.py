@@ -76,22 +76,6 @@ def test_commands_stand_in_blocks_that_run(page: str) -> None:
     assert commands == [], "write ```sh"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation site, built with every warning as an error."""
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=_ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
 class _Resources(HTMLParser):
     """Resources that a browser loads for a page automatically."""
 

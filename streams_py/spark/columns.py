@@ -17,7 +17,7 @@ column             type                                 meaning
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,6 +35,9 @@ SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, timestamp_type int, key binary, value binary, "
     f"headers {SPARK_HEADERS}"
 )
+
+_FIRST: Final = itemgetter(0)
+_SECOND: Final = itemgetter(1)
 
 HEADERS: Final[Any] = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -55,21 +58,28 @@ ARROW_SCHEMA: Final[Any] = pa.schema(
 def record_batch(topic: str, partition: int, columns: Columns) -> Any:
     """Return an Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
     count = len(columns.offsets)
-    stamps = np.fromiter(chain.from_iterable(columns.timestamps), np.int64, 2 * count)
-    kinds, times = stamps[::2], stamps[1::2]
+    kinds = np.fromiter(map(_FIRST, columns.timestamps), np.int32, count)
+    times = np.fromiter(map(_SECOND, columns.timestamps), np.int64, count)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(topic, pa.string()), count),
             pa.repeat(pa.scalar(partition, pa.int32()), count),
-            pa.array(columns.offsets, pa.int64()),
+            _offsets_column(columns.offsets),
             pa.array(np.where(kinds == 0, -1, times)),
-            pa.array((kinds - 1).astype(np.int32)),
+            pa.array(kinds - 1, pa.int32()),
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
             headers_column(columns.headers),
         ],
         schema=ARROW_SCHEMA,
     )
+
+
+def _offsets_column(offsets: Sequence[int]) -> Any:
+    """Return an Arrow array of ascending offsets; without gaps, from the first and the last one alone."""
+    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
+        return pa.array(np.arange(offsets[0], offsets[-1] + 1, dtype=np.int64))
+    return pa.array(offsets, pa.int64())
 
 
 def headers_column(all_headers: Sequence[Headers | None]) -> Any:

@@ -55,6 +55,15 @@ def test_null_and_empty_stay_apart() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("offsets", [[], [2**40], [7, 8, 9], [7, 9, 10], [0, 2]])
+def test_offsets_are_those_of_the_records(offsets: list[int]) -> None:
+    of_each = [None] * len(offsets)
+    columns = Columns(offsets, [(1, 5)] * len(offsets), list(of_each), list(of_each), list(of_each))
+    batch = record_batch("t", 0, columns)
+    assert batch.schema == ARROW_SCHEMA
+    assert batch.column("offset").to_pylist() == offsets
+
+
 BASE = {"kafka.bootstrap.servers": "h:1"}
 OPTIONS = writer_options(BASE)
 

@@ -171,7 +171,6 @@ _LONG = {
         "events/emitter.py",
         "runtime/commit/committer.py",
         "runtime/commit/open_transactions.py",
-        "runtime/global_thread/global_thread.py",
         "runtime/group/classic/rebalance.py",
         "runtime/processes/supervisor.py",
         "runtime/restore/updater.py",
@@ -373,7 +372,6 @@ _MANY_PARAMETERS = {
     "to be cut with adapters/": ("adapters/kafka_python/classic/membership.py:KafkaPythonMembership",),
     "to be cut with runtime/": (
         "runtime/commit/committer.py:Committer",
-        "runtime/global_thread/global_thread.py:GlobalThread",
         "runtime/group/classic/leader_executor.py:LeaderExecutor",
         "runtime/group/classic/rebalance.py:Rebalance",
         "runtime/tasks/active_task.py:ActiveTask",

@@ -1,16 +1,18 @@
-"""Settings and listeners of a state updater."""
+"""Settings and listeners of restorations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.standby_lags import OnWarm
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:
-    """Settings of a state updater.
+    """Settings of a state updater, or of the global thread.
 
     Attributes:
         group: The application's group. Its committed offsets limit changelogs that are source topics.
@@ -30,6 +32,19 @@ class RestoreSettings:
     task_timeout_ms: int
     acceptable_lag: int = 10_000
     stops_at_recreated: bool = False
+
+    @classmethod
+    def from_config(cls, config: StreamsConfig) -> Self:
+        """Return the settings of a configuration."""
+        return cls(
+            group=config.application_id,
+            poll_ms=config.poll_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            task_timeout_ms=config.task_timeout_ms,
+            acceptable_lag=config.acceptable_recovery_lag,
+            stops_at_recreated=config.recreated_internal_topics != "continue",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,10 @@ from streams_py.ports import Admin, Clients, Clock, Membership, TransactionalPro
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.open_transactions import OpenTransactions
 from streams_py.runtime.commit.start_positions import StartPositions, reset_policy
-from streams_py.runtime.global_thread.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
+from streams_py.runtime.global_thread.global_task import GlobalNodes, GlobalTasks, ProducerOnDemand
+from streams_py.runtime.global_thread.global_thread import GlobalThread
 from streams_py.runtime.global_thread.progress import GlobalRestore
+from streams_py.runtime.global_thread.topics import GlobalTopics
 from streams_py.runtime.group.classic.group_processes import GroupProcesses
 from streams_py.runtime.group.classic.leader_executor import LeaderExecutor
 from streams_py.runtime.group.classic.rebalance import Rebalance
@@ -99,6 +101,7 @@ class ClientResources:
             self._task_settings.persistent_stores,
         )
         self._loop_settings = LoopSettings.from_config(config)
+        self._restore_settings = RestoreSettings.from_config(config)
         self._default_policy = reset_policy(config.setting_for(ClientRole.MAIN_CONSUMER, "auto.offset.reset"))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
@@ -129,6 +132,7 @@ class ClientResources:
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self.global_thread: GlobalThread | None = None
+        self._global_producer: ProducerOnDemand | None = None
         self._global_restore_cancelled = False
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
@@ -212,8 +216,8 @@ class ClientResources:
             if self._snapshots is not None:
                 closing.callback(self._snapshots.stop)
             closing.callback(self._event_loop.close)
-            if self.global_thread is not None:
-                closing.callback(self.global_thread.producer.close)
+            if self.global_thread is not None and self._global_producer is not None:
+                closing.callback(self._global_producer.close)
                 closing.callback(self.global_thread.stop)  # added last, so called first
 
     def clean_up(self) -> None:
@@ -255,7 +259,6 @@ class ClientResources:
             [node for sub in subs for node in sub.nodes],
             [store for sub in subs for store in sub.stores],
             {topic: declared[name].builder for topic, name in topics.items() if declared[name].is_table},
-            frozenset(topics),
         )
         stores = GlobalStores(
             {name: (store, topic_of[name]) for name, store in declared.items()},
@@ -265,25 +268,17 @@ class ClientResources:
             measuring=self._task_settings.measuring(self._clock),
         )
         name = f"{self.client_id}-GlobalStreamThread"
+        self._global_producer = ProducerOnDemand(lambda: self._clients.global_producer(name))
         self.global_thread = GlobalThread(
             name,
-            nodes,
-            stores,
+            GlobalTopics(topics, self.admin, self.topic_ids, self._clock, retry_backoff_ms=config.retry_backoff_ms),
+            GlobalTasks(nodes, stores, self._task_settings, self._global_producer, self._clock),
             restoring=GlobalRestore(name, topics, self.restore_listener),
-            settings=replace(
-                self._task_settings, max_task_idle_ms=-1, exactly_once=False
-            ),  # this thread has no transactions
             consumer=lambda: self._clients.global_consumer(self.client_id),
-            producer=ProducerOnDemand(lambda: self._clients.global_producer(name)),
-            admin=self.admin,
             clock=self._clock,
-            poll_ms=config.poll_ms,
-            commit_interval_ms=config.commit_interval_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            on_error=on_error,
-            topic_ids=self.topic_ids,
+            settings=self._restore_settings,
         )
-        return not self._global_restore_cancelled and self.global_thread.start()
+        return not self._global_restore_cancelled and self.global_thread.start(on_error)
 
     def cancel_global_restore(self) -> None:
         """Make :meth:`start_global_thread` return, now or later. May be called by a signal handler."""
@@ -354,15 +349,7 @@ class ClientResources:
             lambda: self._clients.restore_consumer(thread.name),
             admin,
             clock,
-            RestoreSettings(
-                group=config.application_id,
-                poll_ms=config.poll_ms,
-                commit_interval_ms=config.commit_interval_ms,
-                retry_backoff_ms=config.retry_backoff_ms,
-                task_timeout_ms=config.task_timeout_ms,
-                acceptable_lag=config.acceptable_recovery_lag,
-                stops_at_recreated=config.recreated_internal_topics != "continue",
-            ),
+            self._restore_settings,
             RestoreListeners(
                 RestoreEventsListener(restores, self.restore_listener), self.standby_listener, restores.warm
             ),

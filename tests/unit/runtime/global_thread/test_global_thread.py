@@ -20,8 +20,8 @@ from streams_py.errors import (
 )
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind
 from streams_py.runtime.client.kafka_streams import KafkaStreams
-from streams_py.runtime.global_thread import global_thread
-from streams_py.runtime.global_thread.global_thread import GlobalThread
+from streams_py.runtime.global_thread import global_thread, restoration
+from streams_py.runtime.global_thread.topics import GlobalTopics
 from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue
 from streams_py.runtime.thread import topic_ids
 from streams_py.runtime.thread.states import State
@@ -214,12 +214,12 @@ def test_global_store_continues_while_nobody_says_whether_its_topics_are_the_sam
     monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
     asked = threading.Event()
 
-    def away(self: GlobalThread) -> None:
+    def away(self: GlobalTopics) -> None:
         asked.set()
         raise BrokerUnavailableError("no broker answers")
 
     with client(world, table(), tmp_path) as streams:
-        monkeypatch.setattr(GlobalThread, "_described", away)
+        monkeypatch.setattr(GlobalTopics, "describe", away)
         assert asked.wait(PATIENCE_S)
         world.write("g", b"three", key=b"a")
         until(lambda: streams.store("names").get("a") == "three", "the new value")
@@ -460,7 +460,7 @@ def test_new_partitions_of_a_topic_are_read(world: World, tmp_path: Path, monkey
 def test_start_does_not_wait_for_the_end_of_a_transaction(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(global_thread, "_OPEN_TRANSACTION_MS", 0)
+    monkeypatch.setattr(restoration, "_OPEN_TRANSACTION_MS", 0)
     world.write("g", b"three", b"four", key=b"c")
     world.open_from[TopicPartition("g", 0)] = 1
     with client(world, table(), tmp_path) as streams:

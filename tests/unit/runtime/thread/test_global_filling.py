@@ -13,7 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py import Answer
 from streams_py.errors import BrokerUnavailableError, DeserializationError, StreamsError
 from streams_py.runtime.client.kafka_streams import KafkaStreams
-from streams_py.runtime.global_thread import global_thread
+from streams_py.runtime.global_thread import restoration
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue
 from streams_py.serdes import INT64, JSON, STRING, Serde, serde
@@ -175,7 +175,7 @@ def test_filling_waits_for_what_a_serde_needs(tmp_path: Path, monkeypatch: pytes
 def test_filling_continues_at_the_new_log_start_when_retention_overtakes_it(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(global_thread, "_RECORDS_MAX", 10)
+    monkeypatch.setattr(restoration, "RECORDS_MAX", 10)
     at = TopicPartition("g", 0)
     world.write("g", *[b"%d" % number for number in range(100)], key=b"a")
     poll = WorldConsumer.poll

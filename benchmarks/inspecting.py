@@ -22,8 +22,8 @@ from typing import Final
 
 from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
-from tests.browser.chromium import MISSING, Chromium
-from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
+from tests.support.chromium import MISSING, Chromium
+from tests.support.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
 
 _MEMBERS: Final = 100
 _PARTITIONS: Final = 2_500

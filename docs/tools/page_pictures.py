@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 
 from docs.tools.pictures import Worker, rest
 from streams_py import TopicSpec, create_topics
-from tests.background import in_background
-from tests.browser.chromium import Chromium
+from tests.support.background import in_background
+from tests.support.chromium import Chromium
 
 _DOCS: Final = Path(__file__).resolve().parents[1]
 _SIZE: Final = (1280, 1100)

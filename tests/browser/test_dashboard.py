@@ -13,8 +13,8 @@ from streams_py.dashboard.board import Board
 from streams_py.dashboard.service import serve_board
 from streams_py.dashboard.watcher import GroupWatcher
 from streams_py.ports.described_groups import DescribedGroup
-from tests.browser.chromium import MISSING, Chromium
-from tests.unit.inspection.groups import FakeCluster, rebalanced, said, topics
+from tests.support.chromium import MISSING, Chromium
+from tests.support.inspection.groups import FakeCluster, rebalanced, said, topics
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.port_kit import Cluster, Opened, open_cluster
+from tests.support.contract.port_kit import Cluster, Opened, open_cluster
 
 
 @pytest.fixture(scope="module")

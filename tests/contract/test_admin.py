@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_py.ports import EMBEDDED_CLUSTER_ID, AdminError, AdminErrorKind, TopicCleanup, TopicSpec
-from tests.contract.port_kit import ALL, Opened, part, until
+from tests.support.contract.port_kit import ALL, Opened, part, until
 
 pytestmark = pytest.mark.parametrize("cluster", ALL, indirect=True)
 

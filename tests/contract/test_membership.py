@@ -12,8 +12,8 @@ from streams_protocol import AssignmentInfo, SubscriptionInfo, encode_assignment
 from streams_protocol.types import ProcessId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, TaskMigratedError
 from streams_py.ports import MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
-from tests.contract.port_kit import REAL, Cluster, part, until
-from tests.waiting import commit
+from tests.support.contract.port_kit import REAL, Cluster, part, until
+from tests.support.waiting import commit
 
 pytestmark = pytest.mark.parametrize("cluster", REAL, indirect=True)
 

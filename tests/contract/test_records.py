@@ -9,7 +9,7 @@ import pytest
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, END
 from streams_py.topology.partitioning import partition_for
-from tests.contract.port_kit import ALL, Opened, part, take, until
+from tests.support.contract.port_kit import ALL, Opened, part, take, until
 
 pytestmark = pytest.mark.parametrize("cluster", ALL, indirect=True)
 

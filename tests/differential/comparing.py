@@ -9,8 +9,8 @@ from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.testing.in_process import InProcessTasks
-from tests.unit.topology.drawn_programs import build
-from tests.unit.topology.recorded_runs import by_topic, feed, in_one_order
+from tests.support.topology.drawn_programs import build
+from tests.support.topology.recorded_runs import by_topic, feed, in_one_order
 
 _FAULTS_OF_JAVA = (
     # A window whose aggregate was deleted in the record cache stops Kafka Streams' emission on close.

@@ -1,7 +1,7 @@
 """Programs of the DSL with records for them, drawn at random: the same seed gives the same program.
 
-A program is a list of steps as in ``tests/unit/topology/drawn_programs.py``. Keys and values are texts. Timestamps are
-at the edges of windows and of grace periods, with late records, null keys, null values and headers.
+A program is a list of steps as in ``tests/support/topology/drawn_programs.py``. Keys and values are texts. Timestamps
+are at the edges of windows and of grace periods, with late records, null keys, null values and headers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import CODE, Block, parts_of
-from tests.embedded_clusters import wait_for_end
+from tests.support.embedded_clusters import wait_for_end
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGES = sorted(page.relative_to(_ROOT).as_posix() for page in (_ROOT / "docs").rglob("*.md"))

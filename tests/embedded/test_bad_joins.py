@@ -10,8 +10,8 @@ import pytest
 from streams_py import ConfigError, KafkaStreams, StreamsBuilder, StreamsConfig, StreamsError
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.testing.broker import EmbeddedBroker
-from tests.uneven_joins import UNEVEN, check_error, uneven
-from tests.waiting import PATIENCE_S
+from tests.support.uneven_joins import UNEVEN, check_error, uneven
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig, serdes
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.ports import BEGINNING
 from streams_py.testing.broker import EmbeddedBroker
-from tests.waiting import until
+from tests.support.waiting import until
 
 RECORDS = 600
 

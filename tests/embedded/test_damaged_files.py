@@ -14,7 +14,7 @@ from streams_py.errors import InvalidStateStoreError, StreamsError
 from streams_py.serdes import STRING
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.topology.topology import Topology
-from tests.waiting import until
+from tests.support.waiting import until
 
 ROWS = 20_000
 

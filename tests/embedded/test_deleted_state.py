@@ -12,7 +12,7 @@ from streams_py import KafkaStreams, StreamThreadExceptionResponse
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.errors import StateError
 from tests.embedded.test_state_of_gone_clusters import counting, counts
-from tests.waiting import until
+from tests.support.waiting import until
 
 LINES = [f"line {number}" for number in range(20)]
 

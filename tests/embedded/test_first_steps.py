@@ -17,7 +17,7 @@ import pytest
 from streams_py import KafkaStreams, State, StreamsBuilder
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.serdes import STRING
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 _README = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
 _BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", _README, re.DOTALL | re.M)

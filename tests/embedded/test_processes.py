@@ -12,8 +12,8 @@ import pytest
 from streams_py.errors import ConfigError
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.testing.broker import EmbeddedBroker
-from tests.broker.runtime.kit import Application, text, true_counts
-from tests.unit.runtime.world import copying
+from tests.support.broker.kit import Application, text, true_counts
+from tests.support.runtime.world import copying
 
 SESSION = {"session_timeout_ms": 1500, "heartbeat_interval_ms": 100}
 

@@ -20,7 +20,7 @@ from streams_py.query.routing import HOP_HEADER
 from streams_py.serdes import STRING
 from streams_py.testing.broker import EmbeddedBroker
 from streams_py.topology.topology import Topology
-from tests.waiting import until
+from tests.support.waiting import until
 
 KEYS = ["apple", *(f"key-{number:02}" for number in range(20))]
 LIKE_PATHS = ["a/./b", "a/../b", ".."]

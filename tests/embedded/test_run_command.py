@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from streams_py.testing.broker import EmbeddedBroker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 _APP = """
 from streams_py import StreamsBuilder, serdes

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.errors import InvalidStateStoreError
-from tests.embedded_clusters import wait_for_end
-from tests.waiting import until
+from tests.support.embedded_clusters import wait_for_end
+from tests.support.waiting import until
 
 
 @pytest.fixture

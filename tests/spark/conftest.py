@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from streams_py.testing.broker import Broker
-from tests.spark.standalone import Standalone
+from tests.support.spark.standalone import Standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from streams_py.backtest.verdict import verdict_of
 from streams_py.errors import ConfigError
 from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import evaluate_on_spark
-from tests.unit.backtest import assignors
-from tests.unit.backtest.digest import score_digest
+from tests.support.backtest import assignors
+from tests.support.backtest.digest import score_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +30,12 @@ HISTORY = History(tasks=8, clients=3, threads=1, records=10_000)
 ORDERS = Orders(
     [
         *(parse_candidate(text) for text in ("recorded", "ha=builtin:high_availability", "sticky")),
-        Candidate("raises for three", "tests.unit.backtest.assignors:RaisesForThree"),
+        Candidate("raises for three", "tests.support.backtest.assignors:RaisesForThree"),
     ],
     scenarios=("", "add_clients(1)"),
 )
 GOOD = """
-from tests.unit.backtest.assignors import InTurn
+from tests.support.backtest.assignors import InTurn
 
 class FromFile(InTurn):
     pass

@@ -10,13 +10,13 @@ from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.run import evaluate_locally
-from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_backtest import scores
-from tests.unit.backtest.digest import score_digest
+from tests.support.backtest.digest import score_digest
+from tests.support.spark.standalone import Standalone, wait_until
 
 pytestmark = [pytest.mark.weekly, pytest.mark.timeout(1_200)]
 
-CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.unit.backtest.assignors:RaisesForThree")
+CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.support.backtest.assignors:RaisesForThree")
 
 # Waves of 30 rows, so that there is something to be in the middle of.
 DRIVER = """

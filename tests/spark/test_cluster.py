@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import Cluster
-from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_telemetry import append, comparable, expected
-from tests.unit.telemetry.golden import stored
+from tests.support.spark.standalone import Standalone, wait_until
+from tests.support.telemetry.golden import stored
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1_200)]
 

@@ -20,7 +20,7 @@ from streams_py.spark.history import compare
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.progress import HistoryProgress
 from streams_py.spark.history.run import Results, run
-from tests.history_runs import Given, buffered, driven, folded, numbered
+from tests.support.history.runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
 from tests.unit.spark.test_failures import Locked
 from tests.unit.system.test_file_locks import held_elsewhere

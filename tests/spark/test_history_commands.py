@@ -25,8 +25,8 @@ from streams_py.history.backfill import BackfillPlan
 from streams_py.spark.history.run import run
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
+from tests.support.waiting import until
 from tests.unit.system.test_file_locks import held_elsewhere
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.history.run import run
-from tests.history_runs import Given
 from tests.spark.test_history import frame
+from tests.support.history.runs import Given
 from tests.unit.history.test_runs import some_lines, word_count
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from streams_py.spark.kafka.options import writer_options
 from streams_py.spark.version import library_version
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 

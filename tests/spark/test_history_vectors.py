@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.recorded_programs import allowed
-from tests.spark.standalone import Standalone
-from tests.spark.vector_runs import check_program
+from tests.support.history.recorded_programs import allowed
+from tests.support.spark.standalone import Standalone
+from tests.support.spark.vector_runs import check_program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def test_program_leaves_what_a_live_one_leaves_whatever_the_partitions(spark: Sp
 def test_programs_leave_the_same_when_workers_are_killed(standalone: Standalone, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    driver = standalone.run("-m", "tests.spark.killed_programs", standalone.master, str(work), *allowed())
+    driver = standalone.run("-m", "tests.support.spark.killed_programs", standalone.master, str(work), *allowed())
     said = driver.wait(3_000).splitlines()
     ended = [line.split() for line in said if line.startswith("equal ")]
     assert [id for _, id, *_ in ended] == list(allowed())

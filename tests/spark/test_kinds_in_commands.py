@@ -22,10 +22,10 @@ from streams_py.cli.spark.history import add_to
 from streams_py.cli.spark.telemetry import app as telemetry
 from streams_py.telemetry.schemas import TABLES
 from tests.spark.conftest import Cluster
-from tests.spark.plain import await_decided, plain_messages, plain_records, transactional
 from tests.spark.test_telemetry import GROUP, check_tables, expected
-from tests.unit.telemetry.golden import stored
-from tests.unit.telemetry.history import Stored
+from tests.support.spark.plain import await_decided, plain_messages, plain_records, transactional
+from tests.support.telemetry.golden import stored
+from tests.support.telemetry.history import Stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import numbered, produce
 from tests.spark.test_telemetry import append
-from tests.unit.telemetry.golden import stored
+from tests.support.telemetry.golden import stored
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
@@ -52,7 +52,7 @@ def joined_and_counted():
 
 def done(odd: str, *command: str) -> subprocess.CompletedProcess[str]:
     """A command whose clients, also in Spark's workers, behave as ``odd_clients`` defines."""
-    path = os.pathsep.join([str(Path(__file__).parent / "odd_clients"), str(REPOSITORY)])
+    path = os.pathsep.join([str(REPOSITORY / "tests/support/spark/odd_clients"), str(REPOSITORY)])
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=REPOSITORY, env={**os.environ, "ODD_CLIENT": odd, "PYTHONPATH": path},
         capture_output=True, text=True, timeout=600, check=False,
@@ -64,7 +64,7 @@ def test_jobs_read_records_that_are_delivered_again_once_and_count_them(cluster:
     produce(cluster, topic, *numbered(30), *numbered(12, 1))
     events = stored()
     append(cluster, cluster.topic(1, name=f"{group}-assignment-events"), events)
-    result = done("again", "tests.spark.redelivering", str(tmp_path), cluster.bootstrap, topic, group)
+    result = done("again", "tests.support.spark.redelivering", str(tmp_path), cluster.bootstrap, topic, group)
     assert result.returncode == 0, result.stdout + result.stderr
     said = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if " " in line)
     assert said["batch"] == "42 42"

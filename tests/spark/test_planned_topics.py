@@ -20,8 +20,8 @@ from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, rang
 from streams_py.spark.history.portions import OfRanges
 from streams_py.spark.kafka.source import StreamsKafkaSource
 from tests.spark.conftest import Cluster
-from tests.spark.plain import Plain, as_plain, await_decided, plain_records, transactional
 from tests.spark.test_source_reads import Options, ends, micro_batch, numbered, offsets, produce, read, stream
+from tests.support.spark.plain import Plain, as_plain, await_decided, plain_records, transactional
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 

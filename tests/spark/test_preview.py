@@ -14,8 +14,8 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.spark import preview
-from tests.history_runs import Given, driven, numbered
 from tests.spark.conftest import Cluster
+from tests.support.history.runs import Given, driven, numbered
 from tests.unit.history.test_preview import PROGRAMS, SESSIONS, TUMBLING, shown, some_records
 from tests.unit.spark.test_failures import Locked
 

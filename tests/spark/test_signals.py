@@ -25,7 +25,7 @@ from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 
@@ -270,7 +270,7 @@ def test_comparison_that_loses_its_jvm_when_both_runs_are_done_says_so(commands:
     there = commands.folder / "compared"
     command = (str(there), "diff", *[commands.topology] * 2, *more)
     status, _, said = commands.ended(
-        signal.SIGKILL, lambda _: there.exists(), *command, module="tests.spark.stopped_diff"
+        signal.SIGKILL, lambda _: there.exists(), *command, module="tests.support.spark.stopped_diff"
     )
     assert said == f"error: {_KILLED}"
     assert status == NOT_DONE

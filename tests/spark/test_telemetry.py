@@ -19,9 +19,9 @@ from streams_py.errors import ConfigError
 from streams_py.telemetry.schemas import LIVE, TABLES
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import produce
+from tests.support.telemetry.golden import stored
+from tests.support.telemetry.history import Stored, fold, shuffled
 from tests.unit.system.test_file_locks import held_elsewhere
-from tests.unit.telemetry.golden import stored
-from tests.unit.telemetry.history import Stored, fold, shuffled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ import pytest
 
 from streams_py.telemetry.schemas import TABLES
 from tests.spark.test_telemetry import check_tables, expected, rows_of
-from tests.unit.telemetry.golden import stored
-from tests.unit.telemetry.history import Stored
+from tests.support.telemetry.golden import stored
+from tests.support.telemetry.history import Stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from streams_py import StreamsBuilder, serdes
 from streams_py.spark.history.run import run as run_history
 from streams_py.telemetry.schemas import TABLES
 from tests.spark.conftest import Cluster
-from tests.spark.plain_records import plain_records, written
 from tests.spark.test_source_reads import Options
 from tests.spark.test_telemetry import GROUP, check_tables, expected
 from tests.spark.test_warm_start import App
-from tests.unit.telemetry.golden import stored
+from tests.support.spark.plain_records import plain_records, written
+from tests.support.telemetry.golden import stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,9 +21,9 @@ from streams_py.cli.commands import app as commands
 from streams_py.clients.factory import KafkaClients
 from streams_py.ports import ChangelogPart, SortedPart
 from tests.spark.conftest import Cluster
-from tests.spark.plain_records import KINDS, Plain, plain_records, written
 from tests.spark.test_source_reads import Options, micro_batch, read, stream
-from tests.waiting import until
+from tests.support.spark.plain_records import KINDS, Plain, plain_records, written
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 

@@ -23,8 +23,8 @@ from streams_py.history.loading import load_topology
 from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
+from tests.support.waiting import until
 from tests.unit.system.test_file_locks import held_elsewhere
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
 from tests.spark.test_warm_start import App, committed_text
-from tests.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

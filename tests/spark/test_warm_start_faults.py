@@ -16,13 +16,13 @@ from streams_py.spark.history import warm_start
 from streams_py.testing import TopologyTestDriver
 from streams_py.testing.broker.jars import kafka_jars
 from tests.broker.runtime.conftest import java_programs
-from tests.broker.runtime.java.state_programs import PROGRAMS, Input, portions
-from tests.broker.runtime.java_programs import STATE_WORKER, JavaPrograms
-from tests.broker.runtime.kit import Instance
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
 from tests.spark.test_warm_start import App, app, committed_text, state_of
-from tests.waiting import until
+from tests.support.broker.java_programs import STATE_WORKER, JavaPrograms
+from tests.support.broker.kit import Instance
+from tests.support.broker.state_programs import PROGRAMS, Input, portions
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,8 +106,8 @@ def test_abort_clears_up_after_an_application_that_was_started_too_early(app: Ap
 
 _JAVA = """
 from streams_py import State, StreamsBuilder, serdes
-from tests.broker.runtime.java_programs import STATE_WORKER, JavaPrograms
-from tests.broker.runtime.java.state_programs import PROGRAMS
+from tests.support.broker.java_programs import STATE_WORKER, JavaPrograms
+from tests.support.broker.state_programs import PROGRAMS
 
 
 def topology():

@@ -22,7 +22,7 @@ from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.cluster import HistoryCluster
 from tests.spark.test_source_reads import read
 from tests.spark.test_warm_start import App, app, committed_text, state_of
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["app"]  # a fixture
 
@@ -55,9 +55,9 @@ def killed(app: App, folder: Path, command: list[str], *arguments: str, when: Ca
 
 
 def killed_at(app: App, folder: Path, point: str, *arguments: str) -> AbstractContextManager[None]:
-    """Start ``bootstrap run``, and kill it at a point of ``tests.spark.stopped_bootstrap``."""
+    """Start ``bootstrap run``, and kill it at a point of ``tests.support.spark.stopped_bootstrap``."""
     mark = folder / "there"
-    command = ["tests.spark.stopped_bootstrap", point, str(mark), "run"]
+    command = ["tests.support.spark.stopped_bootstrap", point, str(mark), "run"]
     return killed(app, folder, command, *arguments, when=mark.exists)
 
 

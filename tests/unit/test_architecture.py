@@ -294,7 +294,7 @@ Do not squeeze lines to get a file off this list. A file that holds two ideas be
 """
 
 _LONG_TESTS = {
-    "tests/unit/runtime/world.py": "one cluster in memory with all of its clients",
+    "tests/support/runtime/world.py": "one cluster in memory with all of its clients",
     "tests/spark/test_history_commands.py": "all commands over a history, on one set of topics",
 }
 """Test files of more than 500 lines, each with the reason."""

@@ -24,12 +24,12 @@ from streams_py.connect.worker.clients import connect_clients
 from streams_py.connect.worker.jobs import RunningJobs
 from streams_py.history.bootstrap import Allowances, make_plan
 from streams_py.registry import SchemaRegistry
-from tests.unit.connect.memory_log import MemoryLog
-from tests.unit.connect.rest.memory_herder import Group, MemoryHerder, Network
+from tests.support.connect.memory_herder import Group, MemoryHerder, Network
+from tests.support.connect.memory_log import MemoryLog
+from tests.support.registry.stub import RegistryStub, running
+from tests.support.waiting import until
 from tests.unit.history.test_bootstrap import APP, Cluster, word_count
-from tests.unit.registry.stub import RegistryStub, running
 from tests.unit.test_secrets import CANARY, JAAS, everything_logged
-from tests.waiting import until
 
 WORKER = {
     "bootstrap.servers": "127.0.0.1:1", "group.id": "g",
@@ -168,7 +168,7 @@ def test_secret_in_a_connectors_overrides_is_in_no_status_and_log(kind: str, ove
     name = TaskId("a", 0)
     prefix = "producer.override." if kind == "Source" else "consumer.override."
     connector = {"connection.password": CANARY} | {f"{prefix}{key}": value for key, value in override.items()}
-    props = {"task.class": f"tests.unit.connect.plugins:Counting{kind}Task", "topics": "t"} | connector
+    props = {"task.class": f"tests.support.connect.plugins:Counting{kind}Task", "topics": "t"} | connector
 
     def start() -> str:
         jobs.start_task(name, connector, props, TargetState.STARTED)
@@ -185,7 +185,11 @@ BODIES: list[Any] = [
     {"connection.password": CANARY},
     {"connector.class": "a:B", "name": "other", "connection.password": CANARY},
     {"connector.class": "a:B", "connection.password": {"is": CANARY}},
-    {"connector.class": "tests.unit.connect.plugins:CountingSource", "tasks.max": "x", "connection.password": CANARY},
+    {
+        "connector.class": "tests.support.connect.plugins:CountingSource",
+        "tasks.max": "x",
+        "connection.password": CANARY,
+    },
     [CANARY],
     CANARY,
 ]

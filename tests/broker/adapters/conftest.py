@@ -18,7 +18,7 @@ from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembe
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
-from tests.waiting import until as wait_until
+from tests.support.waiting import until as wait_until
 
 
 class FakeThread:

@@ -18,8 +18,8 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import Admin, OffsetAndMetadata
-from tests.dying_broker import DyingBroker, Place, places
-from tests.waiting import commit, until
+from tests.support.dying_broker import DyingBroker, Place, places
+from tests.support.waiting import commit, until
 
 pytestmark = pytest.mark.broker
 

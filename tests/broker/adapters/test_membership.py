@@ -15,7 +15,7 @@ from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
-from tests.waiting import commit
+from tests.support.waiting import commit
 
 pytestmark = [pytest.mark.broker, pytest.mark.smoke]
 

@@ -19,7 +19,7 @@ from streams_py.ports import GroupMetadata, OffsetAndMetadata
 from streams_py.testing.broker import Broker
 from tests.broker.adapters.conftest import FakeThread
 from tests.broker.adapters.conftest import Group as MemberGroup
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -19,8 +19,8 @@ from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.member import GroupMember, MemberSettings
 from streams_py.errors import ConfigError
 from streams_py.testing.broker import Broker
-from tests.unit.connect.trace import jobs
-from tests.waiting import until
+from tests.support.connect.trace import jobs
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -20,13 +20,13 @@ from streams_py.connect.worker.worker import Worker
 from streams_py.errors import ProductionError
 from streams_py.ports import TopicSpec
 from streams_py.testing.broker import Broker
-from tests.unit.connect.plugins import COLLECTED
-from tests.waiting import until
+from tests.support.connect.plugins import COLLECTED
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 
-_SOURCE = "tests.unit.connect.plugins:CountingSource"
-_SINK = "tests.unit.connect.plugins:CollectingSink"
+_SOURCE = "tests.support.connect.plugins:CountingSource"
+_SINK = "tests.support.connect.plugins:CollectingSink"
 
 
 class Cluster:

@@ -13,7 +13,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 from streams_py.testing.broker import Broker
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -25,8 +25,8 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, TopicSpec
 from streams_py.testing.broker import Broker
-from tests.dying_broker import DyingBroker, Place, places
-from tests.waiting import until
+from tests.support.dying_broker import DyingBroker, Place, places
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

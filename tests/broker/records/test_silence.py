@@ -13,7 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, silence
 from streams_py.ports import BEGINNING
 from streams_py.testing.broker import Broker
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -10,9 +10,8 @@ import pytest
 
 from streams_py.testing.broker import Broker, NoBrokerError
 from streams_py.testing.broker.jars import kafka_jars
-
-from .java_programs import JAVA_WORKER, JavaPrograms
-from .kit import Application
+from tests.support.broker.java_programs import JAVA_WORKER, JavaPrograms
+from tests.support.broker.kit import Application
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from .kit import Application, steady_producer, text, true_counts
+from tests.support.broker.kit import Application, steady_producer, text, true_counts
 
 pytestmark = pytest.mark.broker
 
-MOODY = "tests.broker.runtime.assignors:Moody"
+MOODY = "tests.support.broker.assignors:Moody"
 
 
 def moody(application: Callable[..., Application], folder: Path, mode: str, **settings: object) -> Application:
@@ -82,8 +82,8 @@ def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fai
     ("value", "message"),
     [
         ("no.such.module:Assignor", "no.such.module:Assignor"),
-        pytest.param("tests.broker.runtime.assignors:NoAssignor", "assignors:NoAssignor", marks=pytest.mark.weekly),
-        pytest.param("tests.broker.runtime.assignors:Missing", "assignors:Missing", marks=pytest.mark.weekly),
+        pytest.param("tests.support.broker.assignors:NoAssignor", "assignors:NoAssignor", marks=pytest.mark.weekly),
+        pytest.param("tests.support.broker.assignors:Missing", "assignors:Missing", marks=pytest.mark.weekly),
     ],
 )
 def test_application_does_not_start_when_its_assignor_cannot_be_loaded(

@@ -28,10 +28,9 @@ from streams_py.inspection.reasons import explain_group
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
-from tests.uneven_joins import UNEVEN, check_error, uneven
-from tests.waiting import PATIENCE_S
-
-from .kit import Application, steady_producer, text, true_counts, wait_until
+from tests.support.broker.kit import Application, steady_producer, text, true_counts, wait_until
+from tests.support.uneven_joins import UNEVEN, check_error, uneven
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.broker
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from streams_py.cli.connecting import connected
-from tests.browser.chromium import MISSING, Chromium
-
-from .kit import Application, text
+from tests.support.broker.kit import Application, text
+from tests.support.chromium import MISSING, Chromium
 
 OWNERS = """return [...document.querySelectorAll('#grid tbody tr')].map((row) =>
     row.querySelector('button.active')?.getAttribute('aria-label').split(' ')[0] ?? null)"""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.broker.kit import Application, steady_producer, text, true_counts
+from tests.support.waiting import PATIENCE_S
 
-from .kit import Application, steady_producer, text, true_counts
 from .test_hand_over import check_in_order, check_single_owner
 
 pytestmark = pytest.mark.broker

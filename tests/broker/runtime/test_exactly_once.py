@@ -12,8 +12,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.testing.broker import Broker
 from streams_py.testing.torture import Plan, Torture
-
-from .kit import Application
+from tests.support.broker.kit import Application
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 

@@ -16,7 +16,7 @@ from streams_py import KafkaStreams, State, StreamsBuilder, serdes
 from streams_py.errors import ProductionError
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord
 from streams_py.testing.broker import Broker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.broker
 

@@ -16,7 +16,7 @@ from streams_py import KafkaStreams, StreamsBuilder
 from streams_py.runtime.global_thread import global_thread
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

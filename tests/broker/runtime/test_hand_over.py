@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from .kit import Application, Instance, steady_producer
+from tests.support.broker.kit import Application, Instance, steady_producer
 
 pytestmark = pytest.mark.broker
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from streams_py.testing.broker import Broker
-from tests.background import in_background
-
-from .history import Verdict, judge
-from .kit import Application, Instance, text, true_counts
+from tests.support.background import in_background
+from tests.support.broker.history import Verdict, judge
+from tests.support.broker.kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
 

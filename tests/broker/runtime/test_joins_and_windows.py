@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streams_py import JoinWindows, KafkaStreams, State, StreamsBuilder, TimeWindows, Topology, Windowed, serdes
 from streams_py.testing.broker import Broker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TOPICS = ("words", "regions", "orders", "customers", "left", "right", "out")
 S = serdes.STRING

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.testing.broker import Broker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.broker
 

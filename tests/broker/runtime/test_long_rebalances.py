@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from streams_protocol.types import TopicPartition
-
-from .kit import Application
+from tests.support.broker.kit import Application
 
 pytestmark = pytest.mark.broker
 

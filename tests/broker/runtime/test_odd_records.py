@@ -2,7 +2,7 @@
 state.
 
 The expected results are computed from the written records, and outputs are read from the broker's bytes
-(:mod:`tests.wire_records`). Neither shares code with the runtime or with its client.
+(:mod:`tests.support.wire_records`). Neither shares code with the runtime or with its client.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_py.testing.broker import Broker
-from tests.waiting import until
-from tests.wire_records import RefusedError, WireRecord, read_records, write_records
+from tests.support.waiting import until
+from tests.support.wire_records import RefusedError, WireRecord, read_records, write_records
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(3600)]
 
@@ -36,14 +36,14 @@ _BATCH = 500
 
 
 class App:
-    """The process of :mod:`tests.broker.runtime.odd_records_app`."""
+    """The process of :mod:`tests.support.broker.odd_records_app`."""
 
     def __init__(self, config: dict[str, Any], pipelines: Sequence[Sequence[str]], log: Path) -> None:
         order = json.dumps({"config": config, "pipelines": pipelines})
         self._log = log
         self._file = log.open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "tests.broker.runtime.odd_records_app", order],
+            [sys.executable, "-X", "faulthandler", "-m", "tests.support.broker.odd_records_app", order],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._file,

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.testing.broker import Broker
-
-from .kit import Application, text, true_counts
+from tests.support.broker.kit import Application, text, true_counts
 
 pytestmark = pytest.mark.broker
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import pytest
 
-from .kit import Application, Instance, text, true_counts
+from tests.support.broker.kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
 

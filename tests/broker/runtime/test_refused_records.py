@@ -20,7 +20,7 @@ from streams_py.adapters.security.settings import parse_security
 from streams_py.errors import ProductionError, StreamsError
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord, Response
 from streams_py.testing.broker import Broker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.broker
 

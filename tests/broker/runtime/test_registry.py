@@ -12,10 +12,9 @@ pytest.importorskip("fastavro")
 
 from streams_py import KafkaStreams, State, StreamsBuilder, Topology, serdes
 from streams_py.registry import SchemaRegistry
-from tests.unit.registry.stub import RegistryStub, running
-
-from .kit import Application
-from .worker import generation_of
+from tests.support.broker.kit import Application
+from tests.support.broker.worker import generation_of
+from tests.support.registry.stub import RegistryStub, running
 
 pytestmark = pytest.mark.broker
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from streams_py.cli.groups.resetting import Target, reset_application
-
-from .kit import Application, text, true_counts
+from tests.support.broker.kit import Application, text, true_counts
 
 
 def reset(app: Application, **options: Any) -> int:

@@ -14,8 +14,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
 from streams_py.state.directory.checkpoint import CHECKPOINT_FILE
 from streams_py.state.snapshots.manifest import Manifest
-
-from .kit import Application, Instance, text, true_counts
+from tests.support.broker.kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
 

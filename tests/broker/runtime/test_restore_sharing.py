@@ -20,9 +20,8 @@ from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
-from tests.waiting import until
-
-from .kit import Application
+from tests.support.broker.kit import Application
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import PYTHON, Application, Instance, text, true_counts
+from tests.support.broker.kit import PYTHON, Application, Instance, text, true_counts
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1800)]
 

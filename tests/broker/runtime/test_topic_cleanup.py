@@ -12,7 +12,7 @@ import pytest
 
 from streams_py import KafkaStreams, State, StreamsBuilder, serdes
 from streams_py.testing.broker import Broker
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.broker
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import Application, Instance, text, true_counts
+from tests.support.broker.kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
 

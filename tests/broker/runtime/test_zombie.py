@@ -13,8 +13,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.testing.broker import Broker
-
-from .kit import Application, steady_producer, text, true_counts
+from tests.support.broker.kit import Application, steady_producer, text, true_counts
 
 pytestmark = pytest.mark.broker
 

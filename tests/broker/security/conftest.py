@@ -13,9 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.testing.broker import SecuredBroker
-from tests.waiting import until
-
-from .rights import Line, lines_of
+from tests.support.broker.rights import Line, lines_of
+from tests.support.waiting import until
 
 _numbers = itertools.count()
 PARTITIONS = 2

@@ -11,13 +11,13 @@ import pytest
 
 from streams_py.connect.process import WorkerProcess
 from streams_py.connect.settings import WorkerSettings
-from tests.waiting import until
+from tests.support.broker.rights import Line, lines_of
+from tests.support.waiting import until
 
 from .conftest import Site
-from .rights import Line, lines_of
 
 WORKER, SINK = "A Connect worker", "sink"
-PLUGINS = "tests.broker.connect.system.plugins"
+PLUGINS = "tests.support.connect.system_plugins"
 
 
 def settings_of(made: Site, but: Callable[[Line], bool] = lambda line: False) -> WorkerSettings:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from streams_py.errors import StreamsError
-from tests.waiting import until
+from tests.support.broker.rights import Line, lines_of
+from tests.support.waiting import until
 
 from .conftest import Site
-from .rights import Line, lines_of
 
 APPLICATION, EXACTLY_ONCE = "An application", "Exactly-once"
 _GOES_ON = frozenset({"DELETE-topic-<application.id>"})

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
+from tests.support.broker.rights import Line, lines_of
 
 from .conftest import PASSWORD, Site
-from .rights import Line, lines_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from streams_py.testing.broker import container, topics
 from streams_py.testing.broker.container import DockerBroker
 from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.readiness import is_ready, wait_until_ready
-from tests.waiting import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 PROGRAM = """
 import importlib, sys

@@ -23,7 +23,7 @@ from streams_py.testing.torture import Plan, Torture
 from streams_py.testing.torture.history import Entry, History, entry_bytes
 from streams_py.testing.torture.lost_commits import LostCommits, committed_offsets
 from streams_py.testing.torture.records import Feeder, Reader
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker
 

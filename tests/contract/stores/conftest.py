@@ -1,3 +1,3 @@
 """What tests of stores share."""
 
-from tests.contract.stores.store_kit import make_kit as make_kit
+from tests.support.contract.store_kit import make_kit as make_kit

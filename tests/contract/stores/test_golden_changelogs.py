@@ -9,7 +9,7 @@ import pytest
 
 from streams_py.serdes import INT64, STRING
 from streams_py.topology.declare.stores import StoreKind
-from tests.contract.stores.store_kit import Kit, Logged, Shape
+from tests.support.contract.store_kit import Kit, Logged, Shape
 
 
 @pytest.mark.parametrize("persistent", [False, True])

@@ -11,7 +11,7 @@ import pytest
 from streams_py.errors import InvalidStateStoreError, SerializationError
 from streams_py.serdes import BYTES, INT64, JSON, STRING, list_of
 from streams_py.topology.declare.stores import StoreKind, ValueAndTimestamp
-from tests.contract.stores.store_kit import LOGGED_SHAPES, SHAPES, Kit, Logged, Shape
+from tests.support.contract.store_kit import LOGGED_SHAPES, SHAPES, Kit, Logged, Shape
 
 
 @pytest.fixture(params=SHAPES, ids=str)

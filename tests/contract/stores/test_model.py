@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streams_py.serdes import BYTES, INT64, JSON
-from tests.contract.stores.store_kit import SHAPES, Kit, Shape
+from tests.support.contract.store_kit import SHAPES, Kit, Shape
 
 KEYS = st.binary(max_size=2) | st.sampled_from([b"\xff", b"\xff\xff", b"\x00"])
 VALUES = st.none() | st.integers(0, 99)

@@ -19,7 +19,7 @@ from streams_py.topology.declare.versioned_stores import (
     VersionedRecord,
     versioned_key_value_store,
 )
-from tests.contract.stores.store_kit import MEMORY
+from tests.support.contract.store_kit import MEMORY
 
 HISTORY_MS = 30
 KEYS = st.sampled_from([b"", b"a", b"ab", b"a\x00\x00\x00\x00\x00\x00\x00\x05"])

@@ -19,7 +19,7 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.opening.stores import open_store
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
-from tests.contract.stores.store_kit import MEMORY, Logged
+from tests.support.contract.store_kit import MEMORY, Logged
 
 RETENTION_MS = 40
 SIZE_MS = 10

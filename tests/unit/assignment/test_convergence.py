@@ -20,7 +20,7 @@ from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placem
 from streams_py.member.group_model.copies import Copies
 from streams_py.member.group_model.rest import Round, follow
 from tests.conformance.decision_cases import end_offset_sums, problem_of
-from tests.unit.assignment.scenario_language import process_id
+from tests.support.assignment.scenario_language import process_id
 
 RECORDED = Path(__file__).parents[2] / "vectors" / "decisions" / "convergence.jsonl.gz"
 END = 150_000

@@ -14,7 +14,7 @@ from streams_py.assignment.assignors.registry import call_assignor, choose_assig
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.assignment.validation import validate_task_assignment
-from tests.unit.assignment.scenario_language import process_id, tasks
+from tests.support.assignment.scenario_language import process_id, tasks
 
 ALL = tasks("0_0..3 1_0..3")
 

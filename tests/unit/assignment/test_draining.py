@@ -13,7 +13,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput, Decision
-from tests.unit.assignment.scenario_language import process_id, tasks
+from tests.support.assignment.scenario_language import process_id, tasks
 
 STATEFUL, STATELESS = tasks("1_0 1_1 1_2 1_3"), tasks("0_0 0_1")
 ASSIGNORS = pytest.mark.parametrize("inner", [HighAvailabilityAssignor(), LegacyStickyAssignor()])

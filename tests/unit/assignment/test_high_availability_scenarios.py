@@ -11,7 +11,7 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision
-from tests.unit.assignment.scenario_language import (
+from tests.support.assignment.scenario_language import (
     ClientRow,
     as_outcome,
     clients,

@@ -15,7 +15,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, NoteKind, sentences
 from streams_py.assignment.standby.ideal_spread import spread_as_a_whole
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
-from tests.unit.assignment.scenario_language import process_id
+from tests.support.assignment.scenario_language import process_id
 
 Tags = dict[str, str]
 

@@ -12,9 +12,9 @@ import pytest
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.movement_queue import MovementQueue, enough_pushes
 from streams_py.assignment.java_order import process_hash
-from tests.unit.assignment.binary_heap import BinaryHeap
-from tests.unit.assignment.reference import Client, PriorityQueue
-from tests.unit.assignment.scenario_language import process_id
+from tests.support.assignment.binary_heap import BinaryHeap
+from tests.support.assignment.reference import Client, PriorityQueue
+from tests.support.assignment.scenario_language import process_id
 
 TASK = TaskId(0, 0)
 

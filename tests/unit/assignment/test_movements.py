@@ -13,7 +13,7 @@ from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, NoteKind
 from streams_py.assignment.standby.default import assign_default_standbys
-from tests.unit.assignment.scenario_language import Outcome, outcome, process_id, tasks
+from tests.support.assignment.scenario_language import Outcome, outcome, process_id, tasks
 
 FAR, HUGE = 10_000, 10**9
 SIX = "P1: 0_0 1_0 / -; P2: 0_1 1_1 / -; P3: 0_2 1_2 / -"

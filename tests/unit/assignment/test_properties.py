@@ -18,7 +18,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput, Decision
-from tests.unit.assignment.reference import decide as decide_literally
+from tests.support.assignment.reference import decide as decide_literally
 
 UNLIMITED = 2**63 - 1
 LAGS = st.sampled_from([-3, -2, 0, 0, 50, 100, 200, 200, 300, 10**6])

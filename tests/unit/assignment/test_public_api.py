@@ -19,7 +19,7 @@ from streams_py.assignment import (
 from streams_py.assignment.application_state import PartitionDescription, ProblemState, RackLookup, TaskDescription
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, lag_from_offsets
 from streams_py.errors import ConfigError, IllegalStateError, UnsupportedOperationError
-from tests.unit.assignment.scenario_language import process_id
+from tests.support.assignment.scenario_language import process_id
 
 P1, P2 = process_id(1), process_id(2)
 SOON = datetime(2030, 1, 1, tzinfo=UTC)

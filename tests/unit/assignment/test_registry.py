@@ -32,7 +32,7 @@ from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.errors import AssignorError, ConfigError, TaskAssignmentError
-from tests.unit.assignment.scenario_language import process_id
+from tests.support.assignment.scenario_language import process_id
 
 INTERNAL = "org.apache.kafka.streams.processor.internals.assignment."
 PUBLIC = "org.apache.kafka.streams.processor.assignment.assignors."

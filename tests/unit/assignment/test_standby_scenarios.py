@@ -19,7 +19,7 @@ from streams_py.assignment.rack.cost import Signatures
 from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 from streams_py.assignment.task_assignment_utils import default_standby_task_assignment
-from tests.unit.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
+from tests.support.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
 
 ALL = {row[0]: row for row in rows("standby.txt")}
 WHOLE_ASSIGNOR = [name for name in ALL if name.startswith("HT")]

@@ -21,7 +21,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.assignment.validation import validate_task_assignment
 from streams_py.errors import ConfigError
-from tests.unit.assignment.scenario_language import tasks as ids
+from tests.support.assignment.scenario_language import tasks as ids
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LOGGER = "streams_py.assignment"

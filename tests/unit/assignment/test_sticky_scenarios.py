@@ -18,7 +18,7 @@ from streams_py.assignment.java_order import HashSizing, in_hash_order, task_has
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement
 from streams_py.assignment.task_assignment_utils import identity_assignment
 from streams_py.errors import IllegalStateError
-from tests.unit.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
+from tests.support.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
 
 ROWS = rows("sticky.txt")
 PRESERVING = "ST-34"

@@ -11,11 +11,11 @@ from streams_py.backtest.candidates import BUILT_IN, Candidate, choose, parse_ca
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.sweep import sweep
 from streams_py.errors import ConfigError
-from tests.unit.backtest.assignors import InTurn
-from tests.unit.backtest.kit import A, B, client, replay, rows
+from tests.support.backtest.assignors import InTurn
+from tests.support.backtest.kit import A, B, client, replay, rows
 
 GOOD = """
-from tests.unit.backtest.assignors import InTurn
+from tests.support.backtest.assignors import InTurn
 
 class FromFile(InTurn):
     pass
@@ -51,7 +51,7 @@ def test_built_in_assignor_is_found_when_named_with_or_without_its_prefix(name: 
     [
         ("builtin:best", "high_availability, sticky"),
         ("x=no.such.module:Best", "PYTHONPATH"),
-        ("x=tests.unit.backtest.assignors:Nothing", "has no Nothing"),
+        ("x=tests.support.backtest.assignors:Nothing", "has no Nothing"),
         ("x=collections:OrderedDict", "not a subclass"),
         ("x=no/such/file.py:Best", "check the path"),
         ("x=justaname", "package.module:Class"),
@@ -96,7 +96,7 @@ def test_file_is_refused_when_it_cannot_be_imported(tmp_path: Path) -> None:
 
 def test_settings_reach_an_assignor_of_ones_own_when_they_are_none_of_the_eight() -> None:
     situation = replay(client(A), client(B))
-    (row,) = rows(situation, "x=tests.unit.backtest.assignors:Configured;app.client=1", keep_decisions=True)
+    (row,) = rows(situation, "x=tests.support.backtest.assignors:Configured;app.client=1", keep_decisions=True)
     assert row["valid"] == "ok"
     assert f'"{B}":["0:0-3"' in row["decision"]
 

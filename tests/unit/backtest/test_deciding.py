@@ -13,8 +13,8 @@ from streams_py.backtest.candidates import Candidate
 from streams_py.backtest.deciding import OK, ask
 from streams_py.backtest.kernel import COLUMNS, METRICS, Row
 from streams_py.backtest.summary import summarise
-from tests.unit.backtest import assignors
-from tests.unit.backtest.kit import A, B, C, chosen, client, mine, replay, rows, situation_of, sub
+from tests.support.backtest import assignors
+from tests.support.backtest.kit import A, B, C, chosen, client, mine, replay, rows, situation_of, sub
 
 SITUATION = replay(client(A, "0:0-1"), client(B, "0:2-3"))
 
@@ -62,9 +62,10 @@ def test_only_the_rows_with_an_error_have_no_scores_when_one_of_many_situations_
     found: list[Row] = []
     for number in range(1, 100):
         found += rows(
-            replay(client(A, "0:0-3"), subs=[sub(ends=(number,) * 4)]), "m=tests.unit.backtest.assignors:RaisesForThree"
+            replay(client(A, "0:0-3"), subs=[sub(ends=(number,) * 4)]),
+            "m=tests.support.backtest.assignors:RaisesForThree",
         )
-    found += rows(replay(client(A), client(B), client(C)), "m=tests.unit.backtest.assignors:RaisesForThree")
+    found += rows(replay(client(A), client(B), client(C)), "m=tests.support.backtest.assignors:RaisesForThree")
     assert sum(row["valid"] == OK for row in found) == 99
     (bad,) = [row for row in found if row["valid"] != OK]
     assert "three is too many" in bad["error"]

@@ -27,10 +27,10 @@ from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.ports import MemberSubscription
 from streams_py.telemetry.replay import canonical_input
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.backtest.kit import A, B, chosen, client, replay, sub
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import FakeCluster, member
-from tests.unit.leader.kit import sub as subtopology
+from tests.support.backtest.kit import A, B, chosen, client, replay, sub
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import FakeCluster, member
+from tests.support.leader.kit import sub as subtopology
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "telemetry" / "rebalance_input.csv"
 

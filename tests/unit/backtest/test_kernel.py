@@ -15,8 +15,8 @@ from streams_py.backtest.kernel import COLUMNS, Orders, Row
 from streams_py.errors import ConfigError
 from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import kernel_for
-from tests.unit.backtest import assignors
-from tests.unit.backtest.kit import A, B, client, replay, sub
+from tests.support.backtest import assignors
+from tests.support.backtest.kit import A, B, client, replay, sub
 
 ORDERS = Orders([parse_candidate("sticky"), Candidate("bad", assignors.Raises)], rounds=False)
 

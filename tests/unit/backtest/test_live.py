@@ -20,8 +20,8 @@ from streams_py.backtest.live.deciding import Outcome, outcomes
 from streams_py.backtest.live.reading import present_situation
 from streams_py.cli.groups import deciding_live
 from streams_py.ports import MemberSubscription
-from tests.unit.backtest import assignors
-from tests.unit.inspection.groups import FakeCluster, process, rebalanced, said, topics
+from tests.support.backtest import assignors
+from tests.support.inspection.groups import FakeCluster, process, rebalanced, said, topics
 
 STANDBYS = AssignmentConfigs(num_standby_replicas=1)
 HA, STICKY, NOW = (parse_candidate(text) for text in ("ha=builtin:high_availability", "sticky", "recorded"))

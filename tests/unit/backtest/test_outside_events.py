@@ -21,8 +21,8 @@ from streams_py.backtest.loop.world import CandidateGroup
 from streams_py.backtest.rounds import RoundSettings
 from streams_py.events.model import Assignor, Consumer
 from streams_py.events.taskset import parse_task_set
-from tests.unit.backtest import assignors
-from tests.unit.backtest.kit import A, B, C, chosen, client, mine, replay, sub
+from tests.support.backtest import assignors
+from tests.support.backtest.kit import A, B, C, chosen, client, mine, replay, sub
 
 LONG = 1_000_000
 
@@ -274,7 +274,7 @@ def test_recorded_assignor_lives_through_the_events_when_its_code_is_here(texts:
 
 def test_nothing_is_imported_when_a_record_names_it() -> None:
     given = [mine(assignors.InTurn, **{"app.x": 1, "num.standby.replicas": 3})]
-    name = "tests.unit.backtest.assignors:InTurn"
+    name = "tests.support.backtest.assignors:InTurn"
     assert choose_recorded(name, []) is None
     found = choose_recorded(name, given)
     assert found is not None

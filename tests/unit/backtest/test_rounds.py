@@ -14,8 +14,8 @@ from streams_py.backtest.kernel import Row
 from streams_py.backtest.rounds import RoundSettings, advance
 from streams_py.backtest.situation import Situation
 from streams_py.backtest.summary import summarise
-from tests.unit.backtest import assignors
-from tests.unit.backtest.kit import A, B, answer, client, placed, replay, rows, situation_of, sub
+from tests.support.backtest import assignors
+from tests.support.backtest.kit import A, B, answer, client, placed, replay, rows, situation_of, sub
 
 
 def settled(situation: object, assignor: type[TaskAssignor] | str) -> Row:

@@ -21,7 +21,7 @@ from streams_py.backtest.kernel import EVENTS, TIMES, Orders, Row
 from streams_py.backtest.run import evaluate_locally, read_scores
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.errors import ConfigError
-from tests.unit.backtest.digest import score_digest
+from tests.support.backtest.digest import score_digest
 from tests.unit.backtest.test_inputs import golden_texts
 from tests.unit.system.test_file_locks import held_elsewhere
 

@@ -8,7 +8,7 @@ import pytest
 
 from streams_py.backtest.scores import Scores, score
 from streams_py.events.model import Racks
-from tests.unit.backtest.kit import A, B, C, client, placed, replay, situation_of, sub
+from tests.support.backtest.kit import A, B, C, client, placed, replay, situation_of, sub
 
 
 def scored(situation: Any, **of: Any) -> Scores:

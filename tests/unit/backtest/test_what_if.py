@@ -12,7 +12,7 @@ from streams_py.backtest.kernel import Row
 from streams_py.backtest.what_if import OPERATORS, apply_what_if, check_what_if
 from streams_py.errors import ConfigError
 from streams_py.events.model import Racks
-from tests.unit.backtest.kit import A, B, C, client, replay, rows, sub
+from tests.support.backtest.kit import A, B, C, client, replay, rows, sub
 
 THREE = replay(
     client(A, "0:0-1", {"0:2": 900}, tags={"zone": "a"}),

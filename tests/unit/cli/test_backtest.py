@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from streams_py.backtest.generate import History, generate
 from streams_py.cli.spark.backtest import LOCAL_ROWS_MAX, app
 
-BAD = "tests.unit.backtest.assignors"
+BAD = "tests.support.backtest.assignors"
 
 
 @pytest.fixture(scope="module")

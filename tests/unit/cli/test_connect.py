@@ -19,7 +19,7 @@ from streams_py.connect import process
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.rest.server import rest_service
 from streams_py.errors import BrokerUnavailableError
-from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder, State, Status
+from tests.support.connect.memory_herder import Connector, Group, MemoryHerder, State, Status
 
 WORKER = """
 bootstrap.servers=127.0.0.1:1

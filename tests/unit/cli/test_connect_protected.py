@@ -12,8 +12,8 @@ from streams_py.cli.commands import app
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.rest.server import rest_service
 from streams_py.connect.settings import WorkerSettings
-from tests.unit.connect.rest.certificates import Authority
-from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder, State, Status
+from tests.support.connect.certificates import Authority
+from tests.support.connect.memory_herder import Connector, Group, MemoryHerder, State, Status
 from tests.unit.connect.test_settings import NEEDED
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from streams_py.cli.restore_bar import restore_bar
 from streams_py.runtime.restore.progress import RestoreProgress
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Restoring:

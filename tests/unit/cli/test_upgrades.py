@@ -14,7 +14,7 @@ from streams_py import StreamsBuilder, Topology, UpgradeReport, check_upgrade, s
 from streams_py.cli import connecting
 from streams_py.cli.commands import app
 from streams_py.cli.development import upgrades
-from tests.unit.inspection.groups import FakeCluster
+from tests.support.inspection.groups import FakeCluster
 
 APP = """
 from streams_py import StreamsBuilder, serdes

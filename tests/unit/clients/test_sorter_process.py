@@ -22,7 +22,7 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.state.stores.codec import pack_timestamp
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

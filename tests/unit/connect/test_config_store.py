@@ -22,7 +22,7 @@ from streams_py.connect.stores.configs import (
     TargetStateChanged,
     TasksUpdated,
 )
-from tests.unit.connect.memory_log import MemoryLog
+from tests.support.connect.memory_log import MemoryLog
 
 A = (b"connector-a", b'{"properties":{"name":"a"}}')
 A0 = (b"task-a-0", b'{"properties":{"n":"0"}}')

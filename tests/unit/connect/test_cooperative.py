@@ -7,7 +7,7 @@ import pytest
 from streams_py.connect.assignment.delay import LostJobs, backoff_ms
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
 from streams_py.connect.assignment.load import KindLoad
-from tests.unit.connect.trace import D, Group, connectors, expected, jobs, many, shown
+from tests.support.connect.trace import D, Group, connectors, expected, jobs, many, shown
 
 TWO = connectors("c1 c2", 4)
 THREE = connectors("c1 c2 c3", 4)

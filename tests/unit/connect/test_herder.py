@@ -25,12 +25,12 @@ from streams_py.connect.worker.herder import Herder
 from streams_py.connect.worker.stores import Stores as TopicStores
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
-from tests.unit.connect.fake_group import FakeCoordinator, FakeGroup, Worker
-from tests.unit.connect.memory_log import MemoryLog
+from tests.support.connect.fake_group import FakeCoordinator, FakeGroup, Worker
+from tests.support.connect.memory_log import MemoryLog
+from tests.support.waiting import until
 from tests.unit.connect.test_task_threads import Sent
-from tests.waiting import until
 
-SOURCE = {"connector.class": "tests.unit.connect.plugins:CountingSource", "topic": "t"}
+SOURCE = {"connector.class": "tests.support.connect.plugins:CountingSource", "topic": "t"}
 
 
 class Log(MemoryLog):

@@ -13,7 +13,7 @@ from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, Le
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.errors import ConfigError
-from tests.unit.connect.trace import D, expected, jobs, shown
+from tests.support.connect.trace import D, expected, jobs, shown
 
 CS1 = ConfigSnapshot(4, {"connector1": 1})
 CS2 = ConfigSnapshot(9, {"connector1": 2, "connector2": 1})

@@ -8,8 +8,8 @@ from streams_protocol.connect import Assignment, decode_assignment, decode_worke
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
 from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.assignment.modes import Mode
-from tests.unit.connect.fake_group import FakeGroup, Worker
-from tests.unit.connect.trace import expected, jobs, shown
+from tests.support.connect.fake_group import FakeGroup, Worker
+from tests.support.connect.trace import expected, jobs, shown
 
 AB = ConfigSnapshot(4, {"a": 2, "b": 2})
 

@@ -17,9 +17,9 @@ from streams_py.connect.policy.worker_policy import LoadedConnector
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.worker.offsets import ConnectorOffsets, sink_group
-from tests.unit.connect.memory_log import MemoryLog
-from tests.unit.connect.plugins import CollectingSink, CountingSource
-from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder
+from tests.support.connect.memory_herder import Connector, Group, MemoryHerder
+from tests.support.connect.memory_log import MemoryLog
+from tests.support.connect.plugins import CollectingSink, CountingSource
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

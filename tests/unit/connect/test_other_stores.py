@@ -13,8 +13,8 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
 from streams_py.errors import BrokerUnavailableError, SerializationError
-from tests.unit.connect.memory_log import MemoryLog
-from tests.waiting import until
+from tests.support.connect.memory_log import MemoryLog
+from tests.support.waiting import until
 
 TASK = TaskId("a", 0)
 _NAMES = st.sampled_from(["state", "worker_id", "generation", "trace"]) | st.text()

@@ -23,8 +23,8 @@ from streams_py.connect.rest.app import rest_app
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.statuses import JobState
 from streams_py.errors import ConfigError
-from tests.unit.connect.plugins import CountingSource
-from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder
+from tests.support.connect.memory_herder import Connector, Group, MemoryHerder
+from tests.support.connect.plugins import CountingSource
 from tests.unit.connect.test_herder import Bench
 from tests.unit.connect.test_worker import GIVEN
 
@@ -53,29 +53,29 @@ def test_module_that_is_not_allowed_is_not_even_imported(name: str) -> None:
     assert (module in sys.modules) == was_there
 
 
-@pytest.mark.parametrize("allowed", ["tests", "tests.unit.connect", "tests.unit.connect.plugins"])
+@pytest.mark.parametrize("allowed", ["tests", "tests.support.connect", "tests.support.connect.plugins"])
 def test_modules_of_the_worker_are_allowed_with_what_is_below_them(allowed: str) -> None:
-    config = {"connector.class": "tests.unit.connect.plugins:CountingSource"}
+    config = {"connector.class": "tests.support.connect.plugins:CountingSource"}
     assert isinstance(Plugins([allowed]).connector(config), CountingSource)
 
 
 def test_plugins_that_are_installed_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Point:
-        module = "tests.unit.connect.plugins"
+        module = "tests.support.connect.plugins"
 
     monkeypatch.setattr(classes, "entry_points", lambda *, group: [Point()] if group == "streams_py.connect" else [])
-    config = {"connector.class": "tests.unit.connect.plugins:CountingSource"}
+    config = {"connector.class": "tests.support.connect.plugins:CountingSource"}
     assert isinstance(Plugins().connector(config), CountingSource)
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("tests.unit.connect.plugins:CountingTask", "is not a Connector"),
-        ("tests.unit.connect.plugins:COLLECTED", "is not a class"),
-        ("tests.unit.connect.plugins:threading.Event", "is not a"),
-        ("tests.unit.connect.plugins", "does not name a class"),
-        ("tests.unit.connect.plugins:", "does not name a class"),
+        ("tests.support.connect.plugins:CountingTask", "is not a Connector"),
+        ("tests.support.connect.plugins:COLLECTED", "is not a class"),
+        ("tests.support.connect.plugins:threading.Event", "is not a"),
+        ("tests.support.connect.plugins", "does not name a class"),
+        ("tests.support.connect.plugins:", "does not name a class"),
         ("", "does not name a class"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_is_not_a_connector_is_refused_with_the_key(name: str, said: str) -
 
 def test_converter_needs_both_directions() -> None:
     with pytest.raises(ConfigError, match=r"value\.converter = .*is not a converter"):
-        Plugins(["tests"]).converter("value.converter", "tests.unit.connect.plugins:CountingTask")
+        Plugins(["tests"]).converter("value.converter", "tests.support.connect.plugins:CountingTask")
 
 
 def test_class_that_another_worker_may_have_is_not_a_mistake() -> None:
@@ -397,7 +397,7 @@ def test_jobs_get_the_values_of_placeholders_and_topics_and_statuses_do_not(
         def explode(*_: object) -> None:
             raise RuntimeError("cannot write to resolved-secret")
 
-        monkeypatch.setattr("tests.unit.connect.plugins.CountingTask.poll", explode)
+        monkeypatch.setattr("tests.support.connect.plugins.CountingTask.poll", explode)
         bench.until(lambda: JobState.FAILED in bench.states(task), "the task fails")
         written = [value or b"" for _, value in bench.stores.statuses._log.records]  # type: ignore[attr-defined]
         assert any(b"cannot write to [hidden]" in value for value in written)
@@ -419,7 +419,7 @@ def test_configuration_that_came_past_the_rest_interface_fails_its_tasks(
     monkeypatch.setattr(herder_module, "_IDLE_S", 0.002)
     bench = Bench()
     try:
-        bench.stores.configs.put_connector("a", {"connector.class": "tests.unit.connect.plugins:CountingSource",
+        bench.stores.configs.put_connector("a", {"connector.class": "tests.support.connect.plugins:CountingSource",
                                                  "topic": "t", "name": "a", **config})  # fmt: skip
         bench.until(lambda: bench.herder.jobs.alive.tasks, "a task is there")
         task = next(iter(bench.herder.jobs.alive.tasks))

@@ -8,7 +8,7 @@ import pytest
 
 from streams_py.connect.assignment.cooperative import Round
 from streams_py.connect.assignment.jobs import Jobs
-from tests.unit.connect.trace import D, Group, connectors, expected, shown
+from tests.support.connect.trace import D, Group, connectors, expected, shown
 
 AB = connectors("a b", 2)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streams_py.connect.assignment.cooperative import Round
 from streams_py.connect.assignment.jobs import NOTHING, Jobs, union
-from tests.unit.connect.trace import D, Group
+from tests.support.connect.trace import D, Group
 
 NAMES = "abcd"
 WORKERS = tuple(f"w{number}" for number in range(8))

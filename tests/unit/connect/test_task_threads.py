@@ -23,9 +23,9 @@ from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.errors import BrokerUnavailableError, ProductionError
 from streams_py.testing.memory_clients import MemoryRecord
-from tests.unit.connect.memory_log import MemoryLog
-from tests.unit.connect.plugins import BLOCKED, COLLECTED, CollectingTask, CountingTask, HangingTask
-from tests.waiting import until
+from tests.support.connect.memory_log import MemoryLog
+from tests.support.connect.plugins import BLOCKED, COLLECTED, CollectingTask, CountingTask, HangingTask
+from tests.support.waiting import until
 
 TASK = TaskId("a", 0)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

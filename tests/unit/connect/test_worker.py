@@ -12,7 +12,7 @@ from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.worker import worker as worker_module
 from streams_py.connect.worker.worker import Worker
 from streams_py.errors import ConfigError
-from tests.unit.connect.fake_group import FakeGroup
+from tests.support.connect.fake_group import FakeGroup
 from tests.unit.connect.test_herder import Clients, Stores
 
 GIVEN = {
@@ -41,7 +41,7 @@ def test_worker_whose_herder_has_ended_says_so_and_shows_nothing_old(
     monkeypatch.setattr(worker._herder, "run", run)
     client = TestClient(rest_app(worker))
     worker.start()
-    stores.configs.put_connector("a", {"name": "a", "connector.class": "tests.unit.connect.plugins:CountingSource"})
+    stores.configs.put_connector("a", {"name": "a", "connector.class": "tests.support.connect.plugins:CountingSource"})
     assert client.get("/connectors").json() == ["a"]
     ended.set()
     assert worker.wait(10)

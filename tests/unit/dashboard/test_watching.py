@@ -20,8 +20,8 @@ from streams_py.dashboard.history import History
 from streams_py.dashboard.watcher import GroupWatcher
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports.described_groups import DescribedGroup
-from tests.unit.inspection.groups import FakeCluster, rebalanced, said, topics
-from tests.waiting import until
+from tests.support.inspection.groups import FakeCluster, rebalanced, said, topics
+from tests.support.waiting import until
 
 TASKS = [TaskId(sub, n) for sub in (0, 1) for n in range(2)]
 STANDBYS = AssignmentConfigs(num_standby_replicas=1)

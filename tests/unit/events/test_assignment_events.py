@@ -15,8 +15,8 @@ from streams_py.events.assignment_events import AssignmentEvents, check_event_cl
 from streams_py.events.emitter import Limits
 from streams_py.events.observers import InstanceObserver
 from streams_py.events.tasks import RestoreEvents, TaskEvents
-from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
-from tests.unit.leader.kit import COUNT, assign, member
+from tests.support.events.kit import Background, FakeAdmin, FakeProducer, Recorder
+from tests.support.leader.kit import COUNT, assign, member
 
 
 class Clients:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streams_protocol import DecodeError
 from streams_py.events.codec import VALUE_BYTES_READ_MAX, OtherVersion, decode_event, encode_event, encode_value
 from streams_py.events.model import Event
-from tests.unit.events.golden import EVENTS, FOLDER
+from tests.support.events.golden import EVENTS, FOLDER
 
 SLICE = json.loads((FOLDER / "rebalance-tasks.json").read_bytes())["subs"][0]
 

@@ -21,8 +21,8 @@ from streams_py.events.draft import BodyDraft, Draft, Importance
 from streams_py.events.emitter import Limits
 from streams_py.events.model import Envelope, Sample, TaskEvent
 from streams_py.ports import AdminError, AdminErrorKind
-from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
-from tests.unit.leader.kit import member
+from tests.support.events.kit import Background, FakeAdmin, FakeProducer, Recorder
+from tests.support.leader.kit import member
 
 AWAY = BrokerUnavailableError("no answer")
 

@@ -22,8 +22,8 @@ from streams_py.events.model import (
     ThreadTasks,
 )
 from streams_py.events.parts import VALUE_BYTES_MAX, WholeRebalance, cut_rebalance, join_rebalance
-from tests.unit.events.golden import EVENTS
-from tests.unit.events.kit import ENVELOPE, whole
+from tests.support.events.golden import EVENTS
+from tests.support.events.kit import ENVELOPE, whole
 
 
 def header() -> RebalanceHeader:

@@ -13,8 +13,8 @@ from streams_py.events.tasks import TaskEvents
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import Kit
-from tests.unit.telemetry.history import START_MS, History, fold, rows
+from tests.support.runtime.task_kit import Kit
+from tests.support.telemetry.history import START_MS, History, fold, rows
 from tests.unit.telemetry.test_fold import grown
 
 REPARTITION = TopicPartition("app-r-repartition", 0)

@@ -22,8 +22,8 @@ from streams_py.leader.effects import CreateTopics, FailAssign, ListEndOffsets
 from streams_py.leader.events import EndOffsetsListed
 from streams_py.ports import MemberSubscription
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.events.kit import ENVELOPE, Recorder
-from tests.unit.leader.kit import COUNT, NOW_MS, STATELESS, TIMED_OUT, FakeCluster, assign, member, pid, sub, tasks
+from tests.support.events.kit import ENVELOPE, Recorder
+from tests.support.leader.kit import COUNT, NOW_MS, STATELESS, TIMED_OUT, FakeCluster, assign, member, pid, sub, tasks
 
 RUNNING = -2
 ALL = "in-0 in-1 in-2 in-3"

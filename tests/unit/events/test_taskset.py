@@ -13,7 +13,7 @@ from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 from streams_py.events.codec import decode_event, encode_value
 from streams_py.events.taskset import RECORD_TASKS_MAX, TEXT_BYTES_MAX, format_task_set, parse_task_set
-from tests.unit.events import golden
+from tests.support.events import golden
 
 names = st.one_of(st.none(), st.text("abcXYZ_-.", min_size=1, max_size=6))
 tasks = st.builds(TaskId, st.integers(0, 5), st.integers(0, 40), names)

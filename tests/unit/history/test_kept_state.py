@@ -21,7 +21,7 @@ from streams_py.topology.declare.window_stores import session_store, window_stor
 pytest.importorskip("pyarrow")
 
 from streams_py.history.kept_state import stores_without_state
-from tests.history_runs import Given, numbered, run_locally
+from tests.support.history.runs import Given, numbered, run_locally
 from tests.unit.history.test_runs import VERSIONS, versions
 
 TEXT: Any = {"key": serdes.STRING, "value": serdes.STRING}

@@ -25,7 +25,7 @@ from streams_py.spark.history import preview
 from streams_py.spark.history.preview import PreviewProcessor
 from streams_py.state.custom.lru import lru_map
 from streams_py.topology.declare.windows import EmitStrategy
-from tests.history_runs import Given, Written, driven, numbered
+from tests.support.history.runs import Given, Written, driven, numbered
 
 CONFIG: dict[str, Any] = {"application.id": "test", "statestore.cache.max.bytes": 0}
 

@@ -13,7 +13,7 @@ from streams_py.errors import StreamsError
 
 pytest.importorskip("pyarrow")
 
-from tests.history_runs import Given, buffered, driven, folded, numbered, run_locally
+from tests.support.history.runs import Given, buffered, driven, folded, numbered, run_locally
 
 
 def word_count() -> Topology:

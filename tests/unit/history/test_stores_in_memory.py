@@ -22,7 +22,7 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.versioned_stores import versioned_key_value_store
 from streams_py.topology.declare.window_stores import session_store, window_store
-from tests.history_runs import Given, driven, folded, numbered, run_locally
+from tests.support.history.runs import Given, driven, folded, numbered, run_locally
 
 IN_MEMORY = {"dsl.store.suppliers.class": "in_memory"}
 

@@ -14,8 +14,17 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from streams_py.history.task import StageOrders
-from tests.history_runs import LocalRun, Written, buffered, run_locally
-from tests.recorded_programs import CONFIG, alive, allowed, given_of, recorded, topics_of, topology_of, written_of
+from tests.support.history.recorded_programs import (
+    CONFIG,
+    alive,
+    allowed,
+    given_of,
+    recorded,
+    topics_of,
+    topology_of,
+    written_of,
+)
+from tests.support.history.runs import LocalRun, Written, buffered, run_locally
 
 _LIVE_ONLY = {"P06", "P08", "P18", "P60", "P61", "P67", "P68", "P69", "P70", "P71", "P72"}
 _OWN_COUNTS = {"P10"}

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from streams_py.http import budget, connections
 from streams_py.http.budget import Budget, Budgeted
 from streams_py.http.service import HttpService
-from tests.waiting import until
+from tests.support.waiting import until
 
 LARGE = 8 << 20
 

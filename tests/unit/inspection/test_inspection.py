@@ -37,7 +37,7 @@ from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import CopyKind, GroupView, view_group
 from streams_py.ports.described_groups import DescribedMember
-from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
+from tests.support.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
 
 PROCESSES = [ProcessId(uuid.UUID(int=number)) for number in range(1, 200)]
 

@@ -16,8 +16,7 @@ from streams_py.cli.groups.explaining_live import _head, reasons_json
 from streams_py.errors import StreamsError
 from streams_py.inspection.reasons import Lags, Outlook, Reasons, TaskReason, explain_group
 from streams_py.ports import MemberSubscription
-
-from .groups import FakeCluster, process, rebalanced, said, topics
+from tests.support.inspection.groups import FakeCluster, process, rebalanced, said, topics
 
 STANDBYS = AssignmentConfigs(num_standby_replicas=1)
 

@@ -19,8 +19,7 @@ from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.reasons import explain_group
 from streams_py.inspection.view import CopyKind
 from streams_py.ports.described_groups import DescribedGroup, DescribedStreamsGroup
-
-from .groups import FakeCluster
+from tests.support.inspection.groups import FakeCluster
 
 
 def topic(name: str, partitions: int = 0) -> Row:

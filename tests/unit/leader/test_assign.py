@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from streams_protocol import NO_FOLLOW_UP
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.leader.kit import (
+from tests.support.leader.kit import (
     COUNT,
     NOW_MS,
     REPARTITIONED,

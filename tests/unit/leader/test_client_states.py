@@ -16,7 +16,7 @@ from streams_py.leader.steps.decode import decode_group
 from streams_py.leader.steps.state import ClientHistory, EndOffsets, client_histories
 from streams_py.leader.steps.tasks import task_table
 from streams_py.ports import MemberSubscription
-from tests.unit.leader.kit import COUNT, FakeCluster, member, pid, settings, task
+from tests.support.leader.kit import COUNT, FakeCluster, member, pid, settings, task
 
 TABLE = task_table(COUNT, FakeCluster({"in": 4}).metadata(["in"]), hash_sizing=HashSizing.JDK_19_AND_NEWER)
 ENDS = {"0_0": 500, "0_1": 500, "0_2": 100, "0_3": 0}

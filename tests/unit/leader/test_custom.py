@@ -29,7 +29,7 @@ from streams_py.leader.explanations import Explanations
 from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS
 from streams_py.ports import AdminError, MemberSubscription, PartitionInfo
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.leader.kit import (
+from tests.support.leader.kit import (
     COUNT,
     NOW_MS,
     REPARTITIONED,

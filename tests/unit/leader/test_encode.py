@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_protocol import decode_assignment_info, encode_assignment_info
-from tests.unit.leader.kit import NOW_MS, REPARTITIONED, FakeCluster, assign, member
+from tests.support.leader.kit import NOW_MS, REPARTITIONED, FakeCluster, assign, member
 
 
 @pytest.mark.parametrize("version", range(1, 12))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_protocol import HostInfo
-from tests.unit.leader.kit import COUNT, STATELESS, assign, member
+from tests.support.leader.kit import COUNT, STATELESS, assign, member
 
 OWN, OTHER = "own:1", "other:2"
 

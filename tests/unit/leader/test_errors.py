@@ -23,7 +23,7 @@ from streams_py.leader.events import (
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.leader.kit import (
+from tests.support.leader.kit import (
     COUNT,
     NOW_MS,
     REPARTITIONED,

@@ -24,7 +24,7 @@ from streams_py.leader.events import StepEntered, TopicsDescribed, WaitEnded
 from streams_py.leader.executor import Executor
 from streams_py.leader.observation import AssignStep, Decided, Fact
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
-from tests.unit.leader.kit import NOW_MS, FakeCluster, tps
+from tests.support.leader.kit import NOW_MS, FakeCluster, tps
 
 
 class Away:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streams_protocol import HostInfo
 from streams_protocol.types import TopicPartition
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.leader.group_simulation import SimulatedGroup
-from tests.unit.leader.kit import COUNT, NOW_MS, STATELESS, FakeCluster, assign, member, sub, tps
+from tests.support.leader.group_simulation import SimulatedGroup
+from tests.support.leader.kit import COUNT, NOW_MS, STATELESS, FakeCluster, assign, member, sub, tps
 
 MIXED = TopologyMetadata(
     {

@@ -7,7 +7,7 @@ import pytest
 from streams_py.errors import StreamsError
 from streams_py.leader.effects import FetchCommittedOffsets
 from streams_py.leader.events import CommittedOffsetsFetched
-from tests.unit.leader.kit import COUNT, REPARTITIONED, TIMED_OUT, FakeCluster, assign, member, tp
+from tests.support.leader.kit import COUNT, REPARTITIONED, TIMED_OUT, FakeCluster, assign, member, tp
 
 COMMITTED = {tp("in-2"): 7}
 

@@ -22,7 +22,7 @@ from streams_py.assignment.assignors.registry import call_assignor
 from streams_py.errors import AssignorError, StreamsError
 from streams_py.leader.effects import Effect, RunAssignor
 from streams_py.leader.events import AssignorFailed, AssignorReturned, Event
-from tests.unit.leader.kit import NOW_MS, FakeCluster, assign, member, pid, tps
+from tests.support.leader.kit import NOW_MS, FakeCluster, assign, member, pid, tps
 
 
 class Unhashable:

@@ -12,7 +12,7 @@ from streams_py.leader.effects import DescribeTopics, ListEndOffsets
 from streams_py.leader.events import EndOffsetsListed, TopicsDescribed
 from streams_py.leader.steps import racks
 from streams_py.leader.steps.tasks import TaskTable
-from tests.unit.leader.kit import (
+from tests.support.leader.kit import (
     COUNT,
     NOW_MS,
     REPARTITIONED,

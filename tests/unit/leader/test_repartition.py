@@ -11,7 +11,7 @@ from streams_py.errors import IllegalStateError, TaskAssignmentError, TopologyEr
 from streams_py.leader.steps.repartition import missing_source_topics, repartition_counts
 from streams_py.serdes import STRING
 from streams_py.topology.physical.metadata import TopologyMetadata
-from tests.unit.leader.kit import sub
+from tests.support.leader.kit import sub
 
 
 def topology(*subs: object, groups: tuple[str, ...] = ()) -> TopologyMetadata:

@@ -13,7 +13,7 @@ from streams_py.assignment.application_state import ProblemState, TaskDescriptio
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
-from tests.unit.leader.kit import COUNT, FakeCluster, assign, member, pid
+from tests.support.leader.kit import COUNT, FakeCluster, assign, member, pid
 
 SIZES = [
     pytest.param(6000, 2, 1, 1, None, id="SC-01"),

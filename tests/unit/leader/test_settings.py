@@ -11,7 +11,7 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.leader import LeaderSettings
 from streams_py.member import MemberSettings
-from tests.unit.leader.kit import assign, member, pid
+from tests.support.leader.kit import assign, member, pid
 
 CONFIG = {
     "application.id": "app",

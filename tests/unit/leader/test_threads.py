@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TaskId
 from streams_py.errors import TaskAssignmentError
 from streams_py.leader.steps.threads import distribute, distribute_client
-from tests.unit.leader.kit import tasks
+from tests.support.leader.kit import tasks
 
 EIGHT = "0_0 0_1 0_2 0_3 1_0 1_1 1_2 1_3"
 BEFORE = {"c1": "0_0 1_1 1_3", "c2": "0_3 1_0", "c3": "0_1 0_2 1_2"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.topology.declare.nodes import Punctuation
-from tests.unit.metrics.measured_client import Client
+from tests.support.metrics.measured_client import Client
 
 
 @pytest.fixture

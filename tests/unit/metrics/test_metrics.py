@@ -35,9 +35,9 @@ from streams_py.state.buffers.suppress_buffer import SuppressionBuffer  # noqa: 
 from streams_py.state.stores.codec import StoreCodec  # noqa: E402
 from streams_py.topology.declare.nodes import RecordContext  # noqa: E402
 from streams_py.topology.declare.stores import ValueAndTimestamp  # noqa: E402
-from tests.unit.metrics.measured_client import Client  # noqa: E402
-from tests.unit.runtime.world import task, tp  # noqa: E402
-from tests.waiting import until  # noqa: E402
+from tests.support.metrics.measured_client import Client  # noqa: E402
+from tests.support.runtime.world import task, tp  # noqa: E402
+from tests.support.waiting import until  # noqa: E402
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 

@@ -20,7 +20,7 @@ from streams_py.query.routing import HOP_HEADER, Router
 from streams_py.runtime.queries.hosts import KeyQueryMetadata
 from streams_py.serdes import STRING, Serde, serde
 from streams_py.topology.declare.stores import StoreKind
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 OWN = HostInfo("own", 1)
 

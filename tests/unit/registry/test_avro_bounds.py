@@ -17,7 +17,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from streams_py.registry import SchemaRegistry
 from streams_py.registry.avro_bounds import DEPTH_MAX, bounds_of
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry.stub import RegistryStub, running
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
 NULLS = {"type": "record", "name": "Nulls", "fields": [{"name": "a", "type": "null"}, {"name": "b", "type": NOTHING}]}

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry.common import json_schema as common
 from streams_py.errors import RegistryUnavailableError
 from streams_py.registry import SchemaRegistry
 from streams_py.serdes import Serde
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry.stub import RegistryStub, running
 
 RECORD = b"\x00\x00\x00\x00\x07\x02a"
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "Other"}]}

@@ -22,8 +22,8 @@ from streams_py.serdes import Serde
 
 pytest.importorskip("fastavro")
 
-from tests.unit.registry import messages
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry import messages
+from tests.support.registry.stub import RegistryStub, running
 
 FIRST_ID = 0x01020304
 HEAD = b"\x00\x01\x02\x03\x04"

@@ -18,7 +18,7 @@ from jsonschema import _keywords, _legacy_keywords, _utils, validators
 from streams_py.registry import SchemaRegistry
 from streams_py.registry.json_schema_bounds import BoundedValidator
 from streams_py.serdes.round_trips import UnfitError
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry.stub import RegistryStub, running
 
 A = "a" * 60
 DRAFTS = [f"http://json-schema.org/draft-0{number}/schema#" for number in (3, 4, 6, 7)] + [

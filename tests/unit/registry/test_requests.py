@@ -16,7 +16,7 @@ from streams_py.registry.requests import GuardedRequests, bound_answers
 
 pytest.importorskip("fastavro")
 
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry.stub import RegistryStub, running
 
 
 def write(registry: SchemaRegistry, value: str = "a") -> bytes:

@@ -16,9 +16,9 @@ pytest.importorskip("fastavro")
 
 from streams_py import Topology
 from streams_py.serdes import Serde
-from tests.unit.registry.stub import RegistryStub, running
-from tests.unit.runtime.tasks.task_kit import Kit, record
-from tests.waiting import until
+from tests.support.registry.stub import RegistryStub, running
+from tests.support.runtime.task_kit import Kit, record
+from tests.support.waiting import until
 
 SCHEMA = '"string"'
 DATA = b"\x00\x00\x00\x00\x01\x02a"

@@ -15,8 +15,8 @@ from streams_py.serdes import Serde
 
 pytest.importorskip("fastavro")
 
-from tests.unit.registry import messages
-from tests.unit.registry.stub import RegistryStub, running
+from tests.support.registry import messages
+from tests.support.registry.stub import RegistryStub, running
 
 
 @pytest.fixture

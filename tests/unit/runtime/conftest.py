@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.fake_threads import Client
-from tests.unit.runtime.fakes import FakeLog
+from tests.support.runtime.fake_threads import Client
+from tests.support.runtime.fakes import FakeLog
 
 
 @pytest.fixture

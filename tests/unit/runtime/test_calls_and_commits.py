@@ -13,10 +13,10 @@ from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, Timeou
 from streams_py.topology.declare.nodes import Punctuation
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.async_kit import Service
-from tests.unit.runtime.tasks.task_kit import Kit, record
-from tests.unit.runtime.world import Steps, World, task, tp
-from tests.waiting import until
+from tests.support.runtime.async_kit import Service
+from tests.support.runtime.task_kit import Kit, record
+from tests.support.runtime.world import Steps, World, task, tp
+from tests.support.waiting import until
 
 A = task("0_0")
 TEXT: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}

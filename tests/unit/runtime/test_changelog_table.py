@@ -9,7 +9,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.changelog import ChangelogInWork
 from streams_py.runtime.restore.changelog_table import ChangelogTable
-from tests.unit.runtime.fakes import FakeTask
+from tests.support.runtime.fakes import FakeTask
 
 A, B, C = (TopicPartition(f"app-{name}-changelog", 0) for name in "abc")
 

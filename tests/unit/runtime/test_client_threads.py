@@ -12,7 +12,7 @@ import pytest
 from streams_py.errors import StreamsError
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
 from streams_py.runtime.thread.states import State, ThreadState
-from tests.unit.runtime.fake_threads import Client
+from tests.support.runtime.fake_threads import Client
 
 # -- errors ------------------------------------------------------------------------------------------------------
 

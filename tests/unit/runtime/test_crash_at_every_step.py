@@ -24,8 +24,8 @@ from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorrupte
 from streams_py.ports import OffsetAndMetadata
 from streams_py.state.directory import checkpoint
 from streams_py.state.disk.database import TaskDatabase
-from tests.unit.runtime.world import Steps, World, WorldProducer, WorldTransactions, counting, task, tp
-from tests.unit.runtime.world_membership import WorldMembership
+from tests.support.runtime.world import Steps, World, WorldProducer, WorldTransactions, counting, task, tp
+from tests.support.runtime.world_membership import WorldMembership
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

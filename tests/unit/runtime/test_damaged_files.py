@@ -16,8 +16,8 @@ from streams_py.runtime.tasks.damage import DamagedFiles
 from streams_py.runtime.thread.states import State
 from streams_py.serdes import STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
-from tests.unit.runtime.world import Steps, World, counting, task, tp
-from tests.waiting import until
+from tests.support.runtime.world import Steps, World, counting, task, tp
+from tests.support.waiting import until
 
 ONE, OTHER = task("0_0"), task("0_1")
 BOTH = {ONE: [tp("in-0")], OTHER: [tp("in-1")]}

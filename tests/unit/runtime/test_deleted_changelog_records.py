@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from streams_protocol.types import TopicPartition
-from tests.unit.runtime.fakes import FakeLog, FakeTask
-from tests.unit.runtime.stepped_updater import LOG, Stepped, active, standby
+from tests.support.runtime.fakes import FakeLog, FakeTask
+from tests.support.runtime.stepped_updater import LOG, Stepped, active, standby
 
 
 @pytest.mark.parametrize("kind", [active, standby])

@@ -9,7 +9,7 @@ import pytest
 
 from streams_py.errors import StateError
 from streams_py.ports import OffsetAndMetadata
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 ONE, OTHER = task("0_0"), task("0_1")
 BOTH = {ONE: [tp("in-0")], OTHER: [tp("in-1")]}

@@ -12,9 +12,9 @@ import pytest
 
 from streams_py import State
 from streams_py.runtime.thread.states import ThreadState
-from tests.unit.runtime.fake_threads import Client
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
-from tests.waiting import until
+from tests.support.runtime.fake_threads import Client
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.waiting import until
 
 
 def running(client: Client) -> Client:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 _PROGRAM = """
 import sys, threading, time
 from pathlib import Path
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.thread.states import State
-from tests.unit.runtime.world import World, copying
+from tests.support.runtime.world import World, copying
 
 def user_code_that_hangs():
     print("hanging", flush=True)

@@ -13,7 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.state.disk.database import TaskDatabase
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

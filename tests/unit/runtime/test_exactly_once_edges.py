@@ -12,7 +12,7 @@ from streams_protocol.types import TaskId
 from streams_py import Punctuation, StreamsBuilder, Topology, key_value_store, serdes
 from streams_py.errors import BrokerUnavailableError, RegistryUnavailableError, TaskCorruptedError, TimeoutExceededError
 from streams_py.topology.declare.processor import Processor, Record
-from tests.unit.runtime.world import Steps, World, task, tp
+from tests.support.runtime.world import Steps, World, task, tp
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

@@ -12,7 +12,7 @@ from streams_py import Materialized, StreamsBuilder, serdes
 from streams_py.ports import BEGINNING, OffsetAndMetadata
 from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
 from streams_py.runtime.thread.states import ThreadState
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
 
 A, B = task("0_0"), task("0_1")
 ONE = {A: [tp("in-0")]}

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError
 from streams_py.state.disk.database import TaskDatabase
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 BOTH = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
 TIMEOUT_MS = 20_000

@@ -11,7 +11,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.thread.states import ThreadState
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 ONE = {task("0_0"): [tp("in-0")]}
 TOPIC = "app-counts-changelog"

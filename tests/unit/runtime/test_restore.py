@@ -10,9 +10,9 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.events import Progress
-from tests.unit.runtime.fakes import FakeLog, FakeTask
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
-from tests.waiting import PATIENCE_S
+from tests.support.runtime.fakes import FakeLog, FakeTask
+from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
+from tests.support.waiting import PATIENCE_S
 
 
 def test_active_is_restored_from_the_beginning_when_it_has_no_checkpoint(log: FakeLog) -> None:

@@ -11,9 +11,18 @@ from streams_py.runtime.restore.listener import RestoreListener, SuspendReason
 from streams_py.runtime.restore.progress import ACTIVITIES, RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.settings import RestoreListeners
 from streams_py.runtime.restore.updater import StateUpdater
-from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeRecord
-from tests.unit.runtime.stepped_updater import LOG, OTHER, SETTINGS, Listener, StandbyListener, Stepped, active, standby
-from tests.waiting import PATIENCE_S, until
+from tests.support.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeRecord
+from tests.support.runtime.stepped_updater import (
+    LOG,
+    OTHER,
+    SETTINGS,
+    Listener,
+    StandbyListener,
+    Stepped,
+    active,
+    standby,
+)
+from tests.support.waiting import PATIENCE_S, until
 
 
 def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:

@@ -11,8 +11,8 @@ from streams_py.errors import StateError, StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.runtime.restore.parallel_restore import Sharing
-from tests.unit.runtime.fakes import FakeClock, FakeLog, FakeTask
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
+from tests.support.runtime.fakes import FakeClock, FakeLog, FakeTask
+from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
 
 
 @pytest.fixture(autouse=True)

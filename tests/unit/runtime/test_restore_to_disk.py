@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streams_protocol.types import TaskId
 from streams_py.errors import StateError
-from tests.unit.runtime.fakes import FakeLog, FakeTask
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active
+from tests.support.runtime.fakes import FakeLog, FakeTask
+from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active
 
 
 def test_what_was_restored_is_flushed_once_at_the_end(log: FakeLog) -> None:

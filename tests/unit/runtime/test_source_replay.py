@@ -35,9 +35,9 @@ from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.fakes import FakeLog
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active
-from tests.unit.runtime.tasks.task_kit import FakeInputs
+from tests.support.runtime.fakes import FakeLog
+from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active
+from tests.support.runtime.task_kit import FakeInputs
 
 IN, TASK = TopicPartition("in", 0), TaskId(0, 0)
 

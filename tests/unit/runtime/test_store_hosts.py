@@ -17,7 +17,7 @@ from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
 from streams_py.serdes import INT64, STRING, SerdeDefaults
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 ONE, TWO = HostInfo("one", 1), HostInfo("two", 2)
 

@@ -23,9 +23,9 @@ from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
-from tests.background import in_background
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
-from tests.waiting import PATIENCE_S
+from tests.support.background import in_background
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.waiting import PATIENCE_S
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.two_instances import TwoInstances
+from tests.support.runtime.two_instances import TwoInstances
 
 
 def live(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.state.directory.state_directory import StateDirectory
-from tests.contract.stores.store_kit import make_kit as make_kit
+from tests.support.contract.store_kit import make_kit as make_kit
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from rocksdict import Checkpoint
 from streams_protocol.types import TopicPartition
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 

@@ -19,8 +19,8 @@ from streams_py.state.opening.stores import open_store
 from streams_py.state.stores.bytes_store import MemoryBytes
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
-from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Shape, listen
-from tests.waiting import PATIENCE_S
+from tests.support.contract.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Shape, listen
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)

@@ -12,7 +12,7 @@ from streams_py.serdes import STRING
 from streams_py.state.caching.cache import flush_until_clean
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Logged, Shape, listen
+from tests.support.contract.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Logged, Shape, listen
 
 
 @pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)

@@ -17,7 +17,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.disk.bulk_load import _LOGGED_RECORDS, BulkLoad
 from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
-from tests.waiting import until
+from tests.support.waiting import until
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 LOG = TopicPartition("log", 0)

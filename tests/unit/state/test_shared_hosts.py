@@ -13,7 +13,7 @@ from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.directory.task_files import FORMAT, FORMAT_MARKER
 from streams_py.state.disk.database import TaskDatabase
-from tests.unit.state.directories import T0, opened, store_something
+from tests.support.state.directories import T0, opened, store_something
 
 LONG_AFTER_MS = 10**15
 

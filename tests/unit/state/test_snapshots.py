@@ -33,8 +33,8 @@ from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import key_value_store
-from tests.unit.runtime.world import World, counting
-from tests.waiting import PATIENCE_S, until
+from tests.support.runtime.world import World, counting
+from tests.support.waiting import PATIENCE_S, until
 
 TASK = TaskId(0, 1)
 HOUR_MS = 3_600_000
@@ -454,7 +454,7 @@ def test_page_about_snapshots_describes_a_client_that_can_be_made(tmp_path: Path
 
 
 def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_path: Path) -> None:
-    from tests.unit.runtime.world import Steps, task, tp
+    from tests.support.runtime.world import Steps, task, tp
 
     world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
     settings: dict[str, Any] = {

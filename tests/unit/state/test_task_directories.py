@@ -15,7 +15,7 @@ from streams_py.errors import StateError
 from streams_py.state.directory.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.directory.task_files import FORMAT_MARKER
-from tests.unit.state.directories import T0, T1, T2, opened, store_something
+from tests.support.state.directories import T0, T1, T2, opened, store_something
 
 # -- owners of tasks ---------------------------------------------------------------------------------------------
 

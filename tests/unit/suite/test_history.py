@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.broker.runtime.history import Place, judge
+from tests.support.broker.history import Place, judge
 
 WRITTEN = {"a": 6, "b": 4}
 WHOLE: list[Place] = [

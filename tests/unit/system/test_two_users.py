@@ -17,7 +17,7 @@ from streams_py.errors import StreamsError
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.system.file_locks import FileLock
 from streams_py.system.private_files import replace_file
-from tests.unit.state.directories import opened
+from tests.support.state.directories import opened
 
 OTHER = 65_534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user")

@@ -10,8 +10,8 @@ import pytest
 from streams_py.events.codec import encode_value
 from streams_py.telemetry.bronze import BAD, OK, UNKNOWN, bronze_batches
 from streams_py.telemetry.fold import GroupFold
-from tests.unit.events.golden import EVENTS
-from tests.unit.telemetry.history import START_MS
+from tests.support.events.golden import EVENTS
+from tests.support.telemetry.history import START_MS
 
 
 def test_records_that_are_none_are_told_apart_and_no_time_is_taken_for_one() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.leader.kit import pid
-from tests.unit.telemetry.history import HOUR_MS, fold, rows
+from tests.support.leader.kit import pid
+from tests.support.telemetry.history import HOUR_MS, fold, rows
 from tests.unit.telemetry.test_fold import P1, P2, grown
 
 

@@ -13,9 +13,9 @@ from streams_py.events.codec import encode_value
 from streams_py.events.model import RebalanceHeader
 from streams_py.telemetry.fold import GroupFold, Output, day_of
 from streams_py.telemetry.schemas import STATE_TABLE, TABLES
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import STATELESS, FakeCluster, member, pid
-from tests.unit.telemetry.history import (
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import STATELESS, FakeCluster, member, pid
+from tests.support.telemetry.history import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,

@@ -13,8 +13,8 @@ import pytest
 from streams_py.events.codec import decode_event, encode_value
 from streams_py.events.model import Event
 from streams_py.telemetry.schemas import TABLES
-from tests.unit.telemetry.golden import FOLDER, stored, tables
-from tests.unit.telemetry.history import fold, shuffled
+from tests.support.telemetry.golden import FOLDER, stored, tables
+from tests.support.telemetry.history import fold, shuffled
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,8 +35,8 @@ def test_golden_tables_have_rows() -> None:
 
 def test_tables_do_not_depend_on_the_hash_seed() -> None:
     code = (
-        "import json; from tests.unit.telemetry.golden import stored; "
-        "from tests.unit.telemetry.history import fold; print(json.dumps(fold(stored())))"
+        "import json; from tests.support.telemetry.golden import stored; "
+        "from tests.support.telemetry.history import fold; print(json.dumps(fold(stored())))"
     )
     seeds = ("1", "2")
     printed = {

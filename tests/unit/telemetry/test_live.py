@@ -14,9 +14,9 @@ from streams_py.telemetry.fold import GroupFold, Output
 from streams_py.telemetry.live import Live, look
 from streams_py.telemetry.order import Record, in_order
 from streams_py.telemetry.schemas import STATE_TABLE
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import member, pid
-from tests.unit.telemetry.history import HOUR_MS, MINUTE_MS, START_MS, History, Stored, fold, rows
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import member, pid
+from tests.support.telemetry.history import HOUR_MS, MINUTE_MS, START_MS, History, Stored, fold, rows
 from tests.unit.telemetry.test_fold import grown, long_history
 
 

@@ -16,9 +16,9 @@ from streams_py.ports import MemberSubscription
 from streams_py.telemetry.fold import GroupFold, Output
 from streams_py.telemetry.live import Live
 from streams_py.telemetry.order import Record, in_order
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import member
-from tests.unit.telemetry.history import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, History, Stored
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import member
+from tests.support.telemetry.history import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, History, Stored
 from tests.unit.telemetry.test_live import Tables, records_of
 
 EVENTS = (

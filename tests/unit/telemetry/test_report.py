@@ -23,10 +23,10 @@ from streams_py.telemetry.report.page import GRID_TASKS_MAX, report_page
 from streams_py.telemetry.report.style import STYLE
 from streams_py.telemetry.report.tables import Tables, read_tables
 from streams_py.telemetry.schemas import TABLES
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import STATELESS, member
-from tests.unit.telemetry.golden import stored
-from tests.unit.telemetry.history import History, cluster, fold
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import STATELESS, member
+from tests.support.telemetry.golden import stored
+from tests.support.telemetry.history import History, cluster, fold
 from tests.unit.telemetry.test_delta import commit
 from tests.unit.telemetry.test_fold import split_ddl
 

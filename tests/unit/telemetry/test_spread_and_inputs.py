@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from streams_py.telemetry.replay import input_hash
-from tests.unit.events.kit import Recorder
-from tests.unit.leader.kit import member
-from tests.unit.telemetry.history import DAY_MS, History, fold, rows
+from tests.support.events.kit import Recorder
+from tests.support.leader.kit import member
+from tests.support.telemetry.history import DAY_MS, History, fold, rows
 
 
 def test_spread_names_a_violation_only_when_better_was_possible() -> None:

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from streams_py.topology.topology import Topology
-
-from .drawn_programs import build
-from .recorded_runs import by_topic, feed, in_one_order
+from tests.support.topology.drawn_programs import build
+from tests.support.topology.recorded_runs import by_topic, feed, in_one_order
 
 PROGRAMS: dict[str, dict[str, Any]] = {
     program["id"]: program

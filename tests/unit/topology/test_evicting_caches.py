@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from .drawn_programs import build
-from .recorded_runs import feed
+from tests.support.topology.drawn_programs import build
+from tests.support.topology.recorded_runs import feed
 
 PROGRAMS: list[dict[str, Any]] = [
     json.loads(line)

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from streams_py.topology.declare.stores import StoreKind
-
-from . import chained_programs, edge_programs, mixed_programs
-from .recorded_runs import by_topic, feed, in_one_order
+from tests.support.topology import chained_programs, edge_programs, mixed_programs
+from tests.support.topology.recorded_runs import by_topic, feed, in_one_order
 
 BUILD = {
     id: programs.build for programs in (mixed_programs, edge_programs, chained_programs) for id in programs.PROGRAMS

@@ -16,7 +16,7 @@ from streams_py.topology.logical.graph import GraphNode, LogicalGraph, Processor
 from streams_py.topology.logical.optimise import Optimization, optimise, optimizations_in
 from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.topology import Topology
-from tests.unit.topology.fakes import FakeTask
+from tests.support.topology.fakes import FakeTask
 
 
 def built(describe: Callable[[KStream[Any, Any], StreamsBuilder], object], optimization: str = "all") -> Topology:

@@ -27,7 +27,7 @@ from streams_py.topology.declare.window_stores import window_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import Counter, Lookup, Previous, Router
-from tests.unit.topology.fakes import FakeTask
+from tests.support.topology.fakes import FakeTask
 
 
 class Recorder(Processor[Any, Any, Any, Any]):

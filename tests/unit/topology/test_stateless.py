@@ -12,7 +12,7 @@ from streams_py.errors import TopologyError
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from tests.unit.topology.fakes import FakeTask
+from tests.support.topology.fakes import FakeTask
 
 
 def run(describe: Callable[[KStream[Any, Any]], object], *records: tuple[Any, Any], fails: bool = False) -> FakeTask:

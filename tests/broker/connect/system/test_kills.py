@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from streams_py.testing.broker import Broker
-from tests.broker.connect.system.processes import Workers
-from tests.waiting import until
+from tests.support.connect.processes import Workers
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 

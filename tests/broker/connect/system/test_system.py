@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from streams_py.testing.broker import Broker
-from tests.broker.connect.system.operations import Operations
-from tests.broker.connect.system.processes import Flow, Workers
+from tests.support.connect.operations import Operations
+from tests.support.connect.processes import Flow, Workers
 
 pytestmark = pytest.mark.broker
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from streams_py.testing.broker.jars import kafka_jars
-
-from ..java_programs import STATE_WORKER, JavaPrograms
-from ..kit import Instance
+from tests.support.broker.java_programs import STATE_WORKER, JavaPrograms
+from tests.support.broker.kit import Instance
 
 
 @pytest.fixture(scope="module")

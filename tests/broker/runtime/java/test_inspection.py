@@ -14,8 +14,7 @@ from streams_py.backtest.kernel import Orders
 from streams_py.cli.groups.deciding_live import decide_live
 from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
-
-from ..kit import Application, text, true_counts
+from tests.support.broker.kit import Application, text, true_counts
 
 
 def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(

@@ -11,8 +11,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
-
-from ..kit import PYTHON, Application, Instance, text, true_counts
+from tests.support.broker.kit import PYTHON, Application, Instance, text, true_counts
 
 WORDS = 6_000
 

@@ -21,9 +21,8 @@ from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metada
 from streams_py.topology.declare.windows import JoinWindows, TimeWindows
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.partitioning import partition_for
-
-from ..kit import Application, Instance
-from .state_programs import join, pair, show
+from tests.support.broker.kit import Application, Instance
+from tests.support.broker.state_programs import join, pair, show
 
 LEFT, RIGHT, BETWEEN = 3, 4, 4
 LETTERS = "abcdefgh"

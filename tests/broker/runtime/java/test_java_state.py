@@ -35,9 +35,8 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 from streams_py.testing import TopologyTestDriver
-
-from ..kit import Application, Instance
-from .state_programs import ONE_SIDED, PROGRAMS, Input, add_read_only, portions
+from tests.support.broker.kit import Application, Instance
+from tests.support.broker.state_programs import ONE_SIDED, PROGRAMS, Input, add_read_only, portions
 
 # Outputs of these come in an order that depends on the clock, or on what was read from where first.
 BY_CLOCK = {"outer join", "inner join", "join in memory", "final", "final session"}

@@ -13,10 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from streams_py.testing.broker import NoBrokerError
-
-from ..java_programs import JAVA_WORKER, JavaPrograms
-from ..kit import PYTHON, Application, Instance, text, true_counts
-from .older_releases import VERSION_OF, streams_jars
+from tests.support.broker.java_programs import JAVA_WORKER, JavaPrograms
+from tests.support.broker.kit import PYTHON, Application, Instance, text, true_counts
+from tests.support.broker.older_releases import VERSION_OF, streams_jars
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1_200)]
 

@@ -12,8 +12,7 @@ from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
 from streams_py.cli.groups.resetting import Target, reset_application
-
-from ..kit import Application, text
+from tests.support.broker.kit import Application, text
 
 
 def test_a_group_of_the_streams_protocol_is_shown_as_its_member_sees_it(

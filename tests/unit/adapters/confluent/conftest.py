@@ -15,7 +15,7 @@ from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
-from tests.waiting import until
+from tests.support.waiting import until
 
 _numbers = itertools.count()
 

@@ -19,7 +19,7 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
-from tests.waiting import until
+from tests.support.waiting import until
 
 AWAY = "127.0.0.1:1"
 

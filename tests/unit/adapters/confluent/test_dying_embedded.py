@@ -22,7 +22,7 @@ from streams_py.adapters.confluent.embedded.server import SOCKET_NAME
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
-from tests.waiting import until
+from tests.support.waiting import until
 
 _numbers = itertools.count()
 HERE = TopicPartition("there", 0)

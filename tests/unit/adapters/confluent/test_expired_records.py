@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.send_queue import waiting_records
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ProductionError, RecordsExpiredError
-from tests.waiting import until
+from tests.support.waiting import until
 
 AWAY = "127.0.0.1:1"
 _SESSION_MS = 1_500
@@ -39,13 +38,7 @@ def test_what_a_frozen_process_had_on_its_way_is_not_sent_when_it_goes_on(cluste
         return int(reader.get_watermark_offsets(place, 10)[1])
 
     writer = subprocess.Popen(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("frozen_producer.py")),
-            cluster.bootstrap,
-            topic,
-            str(_SESSION_MS),
-        ],
+        [sys.executable, "-m", "tests.support.confluent.frozen_producer", cluster.bootstrap, topic, str(_SESSION_MS)],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
-from tests.wire_records import WireRecord, write_records
+from tests.support.wire_records import WireRecord, write_records
 
 
 def reader(cluster: MockCluster, **settings: Any) -> Consumer:

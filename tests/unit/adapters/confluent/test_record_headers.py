@@ -13,8 +13,8 @@ from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.ports.record_headers import headers_of, headers_of_all
-from tests.waiting import until
-from tests.wire_records import WireRecord, write_records
+from tests.support.waiting import until
+from tests.support.wire_records import WireRecord, write_records
 
 _Headers = Sequence[tuple[bytes, bytes | None]]
 _Deliver = Callable[..., list[RawRecord]]

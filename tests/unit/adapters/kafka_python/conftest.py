@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_py.adapters.kafka_python import quiet_logs
-from tests.unit.adapters.kafka_python.scripted_member import Member
+from tests.support.kafka_python.scripted_member import Member
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,7 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, SyncGroupRequest
 
-from tests.unit.adapters.kafka_python.scripted_member import (
-    ILLEGAL_GENERATION,
-    REBALANCE_IN_PROGRESS,
-    T0,
-    UNKNOWN_MEMBER_ID,
-)
+from tests.support.kafka_python.scripted_member import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, T0, UNKNOWN_MEMBER_ID
 
 
 def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):

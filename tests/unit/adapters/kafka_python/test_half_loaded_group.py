@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.adapters.kafka_python.half_loaded import HalfLoaded
-from tests.unit.adapters.kafka_python.scripted_member import T0
+from tests.support.kafka_python.half_loaded import HalfLoaded
+from tests.support.kafka_python.scripted_member import T0
 
 SESSION_S = 0.2
 LONG_S = 60.0

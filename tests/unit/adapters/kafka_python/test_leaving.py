@@ -10,7 +10,7 @@ from kafka.future import Future
 from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest
 
 from streams_py.adapters.kafka_python import leaving
-from tests.unit.adapters.kafka_python.scripted_member import MEMBER_ID_REQUIRED, T0
+from tests.support.kafka_python.scripted_member import MEMBER_ID_REQUIRED, T0
 
 
 class Held:

@@ -10,7 +10,7 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
 
-from tests.unit.adapters.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
+from tests.support.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
 
 SESSION_MS = 50
 

@@ -13,7 +13,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from streams_py.adapters.kafka_python.network import close_with_dead_tasks, revive_refresh
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError
 from streams_py.ports import MemberAssignment, OffsetAndMetadata
 from streams_py.testing.broker import EmbeddedBroker
-from tests.waiting import until
+from tests.support.waiting import until
 
 PARTITIONS = [TopicPartition("input", i) for i in range(6)]
 

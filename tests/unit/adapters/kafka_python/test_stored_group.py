@@ -11,7 +11,7 @@ from kafka.protocol.consumer import JoinGroupRequest
 
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator, _Base
 from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
-from tests.unit.adapters.kafka_python.scripted_member import T0
+from tests.support.kafka_python.scripted_member import T0
 
 UNKNOWN_SERVER_ERROR = -1
 

@@ -11,7 +11,7 @@ import pytest
 
 from streams_py.adapters.security.token_source import KeptTokens
 from streams_py.errors import BrokerUnavailableError
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Provider:

@@ -9,17 +9,7 @@ import pytest
 from streams_protocol.types import TaskId
 from streams_py.assignment.rack import min_traffic
 from streams_py.assignment.rack.balance_subtopology import cap
-from tests.unit.assignment.rack.fixture import (
-    ACTIVE,
-    RACKS,
-    STRATEGIES,
-    cost,
-    moves,
-    optimise,
-    placement,
-    sizes,
-    traffic,
-)
+from tests.support.assignment.racks import ACTIVE, RACKS, STRATEGIES, cost, moves, optimise, placement, sizes, traffic
 
 BOTH, MIN, BALANCE = STRATEGIES, ("min_traffic",), ("balance_subtopology",)
 A1 = "P1: 0_1 1_1; P2: 1_0; P3: 0_0"

@@ -14,7 +14,7 @@ from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput, Decision
 from streams_py.assignment.rack import optimiser_for
-from tests.unit.assignment.rack.fixture import ACTIVE, RACKS, STANDBY, STRATEGIES, process_id, traffic
+from tests.support.assignment.racks import ACTIVE, RACKS, STANDBY, STRATEGIES, process_id, traffic
 
 ALL = ("none", *STRATEGIES)
 

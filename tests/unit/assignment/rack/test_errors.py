@@ -15,7 +15,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.assignment.rack import optimiser_for, transport
 from streams_py.errors import IllegalStateError
-from tests.unit.assignment.rack.fixture import STRATEGIES, optimise, placement, process_id
+from tests.support.assignment.racks import STRATEGIES, optimise, placement, process_id
 
 Replicas = dict[str, list[frozenset[str]]]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_py.assignment.rack.flow import Arc, min_cost_flow
-from tests.unit.assignment.rack.flow_cost import flow_cost
+from tests.support.assignment.flow_cost import flow_cost
 
 # id: arcs (tail, head, capacity, cost, given flow), cost before, cost after, arcs that must carry flow in the end
 F1 = [(4, 0, 1, 0, 1), (4, 2, 1, 0, 1), (0, 1, 1, 3, 1), (0, 3, 1, 1, 0), (2, 1, 1, 1, 0), (2, 3, 1, 2, 1),

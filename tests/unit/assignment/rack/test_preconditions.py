@@ -16,7 +16,7 @@ from streams_py.leader.steps.decode import Client, Group
 from streams_py.leader.steps.racks import RackQuestion, client_racks, rack_question
 from streams_py.leader.steps.tasks import task_table
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
-from tests.unit.leader.kit import COUNT, pid
+from tests.support.leader.kit import COUNT, pid
 
 CHANGELOG = "app-counts-changelog"
 TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "timed out")

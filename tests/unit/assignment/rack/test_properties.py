@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId
 from streams_py.assignment.rack.balance_subtopology import cap
-from tests.unit.assignment.rack.fixture import STRATEGIES, Placement, cheapest, cost, moves, optimise, traffic
+from tests.support.assignment.racks import STRATEGIES, Placement, cheapest, cost, moves, optimise, traffic
 from tests.unit.assignment.rack.test_yardstick import COSTS, groups
 
 Group = tuple[Placement, dict[TaskId, list[frozenset[str]]], dict[str, str]]
@@ -87,7 +87,7 @@ def test_order_of_the_input_does_not_matter(group: Group, strategy: str, chance:
 
 _HASHED = """
 from streams_protocol.types import TaskId
-from tests.unit.assignment.rack.fixture import optimise, optimise_standbys, rack_tags
+from tests.support.assignment.racks import optimise, optimise_standbys, rack_tags
 import random
 chance = random.Random(7)
 names = [f"P{n}" for n in range(1, 10)]

@@ -11,7 +11,7 @@ from streams_py.assignment.rack.copies import Copies
 from streams_py.assignment.rack.cost import Costs, Signatures
 from streams_py.assignment.rack.layers import exchange_layers
 from streams_py.assignment.rack.swaps import swap_standbys
-from tests.unit.assignment.rack.fixture import (
+from tests.support.assignment.racks import (
     RACKS,
     STANDBY,
     STRATEGIES,

@@ -15,7 +15,7 @@ from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decisi
 from streams_py.assignment.rack import optimiser_for
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
-from tests.unit.assignment.rack.fixture import STRATEGIES, process_id
+from tests.support.assignment.racks import STRATEGIES, process_id
 
 BASE = {"application.id": "app", "bootstrap.servers": "broker:9092"}
 TRAFFIC, NON_OVERLAP = "rack.aware.assignment.traffic_cost", "rack.aware.assignment.non_overlap_cost"

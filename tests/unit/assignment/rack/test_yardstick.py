@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TaskId
 from tests.conformance.decision_cases import client_racks, partitions_of
 from tests.conformance.kafka_racks import kafka_optimiser_for
-from tests.unit.assignment.rack.fixture import (
+from tests.support.assignment.racks import (
     STRATEGIES,
     Placement,
     cost,

@@ -10,7 +10,7 @@ import pytest
 from streams_py.connect.api import RetriableError
 from streams_py.connect.connectors.file_sink import FileSinkConnector, FileSinkTask
 from streams_py.errors import ConnectorError
-from tests.unit.connect.connectors.contexts import P0, record
+from tests.support.connect.contexts import P0, record
 
 
 def task(directory: Path, format: str = "json", **more: str) -> FileSinkTask:

@@ -7,7 +7,7 @@ import pytest
 
 from streams_py.connect.connectors.file_source import FileSourceConnector, FileSourceTask
 from streams_py.errors import ConfigError, ConnectorError
-from tests.unit.connect.connectors.contexts import Offsets, started
+from tests.support.connect.contexts import Offsets, started
 
 
 @pytest.fixture

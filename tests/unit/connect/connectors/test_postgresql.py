@@ -16,8 +16,8 @@ from streams_py.connect.api import RetriableError  # noqa: E402
 from streams_py.connect.connectors.postgresql_sink import PostgresqlSinkConnector, PostgresqlSinkTask  # noqa: E402
 from streams_py.connect.connectors.postgresql_source import PostgresqlSourceConnector, PostgresqlSourceTask  # noqa: E402
 from streams_py.errors import ConfigError, ConnectorError  # noqa: E402
+from tests.support.connect.contexts import Offsets, record, started  # noqa: E402
 from tests.unit.connect.connectors.conftest import PASSWORD  # noqa: E402
-from tests.unit.connect.connectors.contexts import Offsets, record, started  # noqa: E402
 
 
 @pytest.fixture

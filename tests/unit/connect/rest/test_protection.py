@@ -27,12 +27,12 @@ from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import ConfigError
 from streams_py.http import tls_gate
 from streams_py.http.service import HttpService
-from tests.unit.connect.rest.certificates import Authority
-from tests.unit.connect.rest.memory_herder import Connector, Group, Key, MemoryHerder
+from tests.support.connect.certificates import Authority
+from tests.support.connect.memory_herder import Connector, Group, Key, MemoryHerder
+from tests.support.waiting import until
 from tests.unit.connect.rest.test_rest import CONFIG
 from tests.unit.connect.rest.test_rest import KEY as SESSION_KEY
 from tests.unit.connect.test_settings import NEEDED
-from tests.waiting import until
 
 USER = ("ann", "pass-word")
 

@@ -16,9 +16,9 @@ from streams_py.errors import ConfigError, IllegalStateError, StateError, Stream
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.state.directory.state_directory import StateDirectory
-from tests.unit.runtime.fake_threads import Client
-from tests.unit.runtime.world import copying, task
-from tests.waiting import PATIENCE_S
+from tests.support.runtime.fake_threads import Client
+from tests.support.runtime.world import copying, task
+from tests.support.waiting import PATIENCE_S
 
 # -- states ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from streams_py.runtime.commit.open_transactions import (
     may_be_committed,
     was_committed,
 )
-from tests.unit.runtime.world import World, tp
+from tests.support.runtime.world import World, tp
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 OTHER = "fedcba98-7654-3210-fedc-ba9876543210"

@@ -33,8 +33,8 @@ from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import World, WorldAdmin, WorldConsumer, WorldProducer
-from tests.waiting import PATIENCE_S, until
+from tests.support.runtime.world import World, WorldAdmin, WorldConsumer, WorldProducer
+from tests.support.waiting import PATIENCE_S, until
 
 
 class Upper(Processor[str, str, None, None]):

@@ -22,7 +22,7 @@ from streams_py.runtime.processes import supervisor as module
 from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import read_answer
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
-from tests.waiting import until
+from tests.support.waiting import until
 
 _PROGRAM = """
 import os, signal, sys, threading, time

@@ -18,7 +18,7 @@ from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import read_answer, request_metrics
 from streams_py.runtime.processes.watched import watched
 from streams_py.runtime.thread.states import State
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Client:

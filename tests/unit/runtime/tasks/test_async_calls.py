@@ -16,7 +16,7 @@ from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metada
 from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, FailedRecord
 from streams_py.topology.declare.nodes import Punctuation, RecordContext
 from streams_py.topology.declare.processor import Processor, Record
-from tests.unit.runtime.tasks.async_kit import (
+from tests.support.runtime.async_kit import (
     IN,
     TEXT,
     Service,
@@ -28,8 +28,8 @@ from tests.unit.runtime.tasks.async_kit import (
     until_sent,
     values,
 )
-from tests.unit.runtime.tasks.task_kit import Kit
-from tests.waiting import until
+from tests.support.runtime.task_kit import Kit
+from tests.support.waiting import until
 
 
 def test_records_of_one_key_keep_their_order_and_others_overtake_them() -> None:

@@ -18,9 +18,9 @@ from streams_py.errors import CallTimeoutError
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.asynchronous.in_flight import Call
 from streams_py.runtime.tasks.settings.handlers import Answer
-from tests.unit.runtime.tasks.async_kit import TEXT, Service, add, asking, failing, offset, until_sent, values
-from tests.unit.runtime.tasks.task_kit import Kit
-from tests.waiting import until
+from tests.support.runtime.async_kit import TEXT, Service, add, asking, failing, offset, until_sent, values
+from tests.support.runtime.task_kit import Kit
+from tests.support.waiting import until
 
 
 def test_calls_of_one_event_loop_turn_wake_the_stream_thread_once() -> None:

@@ -16,7 +16,7 @@ from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.stores.codec import StoreCodec
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 CARD = "4111111111111111"
 

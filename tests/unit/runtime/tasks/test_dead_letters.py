@@ -12,8 +12,8 @@ from streams_py.errors import ProductionError, TaskCorruptedError
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetter, DeadLetterQueue, Response
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.failing import Asked, Unreachable
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.failing import Asked, Unreachable
+from tests.support.runtime.task_kit import Kit, record
 
 
 class _Calling(Processor[str, object, str, object]):

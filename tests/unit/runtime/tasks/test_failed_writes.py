@@ -27,8 +27,8 @@ from streams_py.topology.declare.nodes import NodeContext, Process, ProcessorNod
 from streams_py.topology.declare.processor import Record
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, chain
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.failing import IN, Asked, Forwarding, chain
+from tests.support.runtime.task_kit import Kit, record
 
 
 class TestWriting:

@@ -40,8 +40,8 @@ from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, Picky, Unreachable, chain
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.failing import IN, Asked, Forwarding, Picky, Unreachable, chain
+from tests.support.runtime.task_kit import Kit, record
 
 
 class TestReading:

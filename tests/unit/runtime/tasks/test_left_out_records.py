@@ -11,8 +11,8 @@ from streams_py.adapters.confluent.refusals import LeftOutRecords
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError, TaskCorruptedError
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord
 from streams_py.testing.memory_clients import MemoryProducer
-from tests.unit.runtime.tasks.failing import Asked, chain
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.failing import Asked, chain
+from tests.support.runtime.task_kit import Kit, record
 
 
 def refused(value: bytes = b"bad", timestamp_ms: int = 7, reason: str = "INVALID_RECORD") -> ProductionError:

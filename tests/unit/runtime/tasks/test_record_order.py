@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streams_py.runtime.tasks.settings.handlers import log_and_continue
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 TOPICS = ("a", "b", "c")
 

@@ -13,7 +13,7 @@ from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
 

@@ -21,7 +21,7 @@ from streams_py.topology.declare.nodes import Punctuation
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import FakeStores, Kit, record
+from tests.support.runtime.task_kit import FakeStores, Kit, record
 
 IN, COUNTS = TopicPartition("in", 0), TopicPartition("app-counts-changelog", 0)
 

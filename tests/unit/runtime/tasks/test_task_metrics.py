@@ -12,7 +12,7 @@ from streams_py.runtime.client.metrics import At, task_metrics
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 NODES = "stream-processor-node-metrics"
 TASK = "stream-task-metrics{thread-id=t,task-id=0_0}"

@@ -13,7 +13,7 @@ from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Task
 from streams_py.runtime.tasks.task_table import TaskTable
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 ONE = task("0_0")
 INPUT, CHANGELOG = tp("in-0"), tp("app-counts-changelog-0")
@@ -157,7 +157,7 @@ def test_kept_task_reads_other_partitions_when_those_changed(steps: Steps, place
 
 
 def test_standby_without_a_logged_store_is_not_made(world: World, tmp_path: Path) -> None:
-    from tests.unit.runtime.world import copying
+    from tests.support.runtime.world import copying
 
     steps = Steps(world, copying(), tmp_path)
     steps.parts.table.assign({}, {ONE: PARTS})

@@ -19,7 +19,7 @@ from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer
 from streams_py.topology.dsl.builder import StreamsBuilder
-from tests.unit.runtime.tasks.task_kit import FakeInputs, record
+from tests.support.runtime.task_kit import FakeInputs, record
 
 IN, COUNTS = TopicPartition("in", 0), TopicPartition("app-counts-changelog", 0)
 TASK = TaskId(0, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.world import Steps, World, counting
+from tests.support.runtime.world import Steps, World, counting
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from streams_py.runtime.client.metrics import MetricsInput, measure
 from streams_py.runtime.commit.blocked_time import BlockedTime
 from streams_py.runtime.thread.states import State
 from streams_py.testing.memory_clients import ManualClock
-from tests.unit.runtime.world import Steps, World, counting, task, tp
+from tests.support.runtime.world import Steps, World, counting, task, tp
 
 ONE = {task("0_0"): [tp("in-0")]}
 MS = 1_000_000

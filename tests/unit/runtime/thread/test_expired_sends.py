@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_py.errors import TaskCorruptedError
-from tests.unit.runtime.world import Steps, World, task, tp
+from tests.support.runtime.world import Steps, World, task, tp
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

@@ -12,7 +12,7 @@ from streams_py.runtime.tasks.settings.handlers import log_and_continue, log_and
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.system.clock import SystemClock
 from streams_py.topology.dsl.builder import StreamsBuilder
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 
 class BrokenTextError(Exception):

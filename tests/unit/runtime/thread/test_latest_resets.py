@@ -13,9 +13,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.thread.latest_resets import LatestResets
-from tests.unit.runtime.fakes import FakeRecord
-from tests.unit.runtime.world import Steps, World, copying, task, tp
-from tests.waiting import PATIENCE_S
+from tests.support.runtime.fakes import FakeRecord
+from tests.support.runtime.world import Steps, World, copying, task, tp
+from tests.support.waiting import PATIENCE_S
 
 P0, P1 = tp("in-0"), tp("in-1")
 

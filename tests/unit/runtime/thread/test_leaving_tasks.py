@@ -12,8 +12,8 @@ from streams_py.errors import StateError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.database import TaskDatabase
-from tests.unit.runtime.world import Steps, World, counting, task, tp
-from tests.waiting import PATIENCE_S, until
+from tests.support.runtime.world import Steps, World, counting, task, tp
+from tests.support.waiting import PATIENCE_S, until
 
 GOES, STAYS = task("0_0"), task("0_1")
 BOTH = {GOES: [tp("in-0")], STAYS: [tp("in-1")]}

@@ -10,7 +10,7 @@ import pytest
 from streams_py import serdes
 from streams_py.topology.declare.processor import Processor
 from streams_py.topology.dsl.builder import StreamsBuilder
-from tests.unit.runtime.world import Steps, World, task, tp
+from tests.support.runtime.world import Steps, World, task, tp
 
 A = task("0_0")
 

@@ -16,7 +16,7 @@ from streams_py.errors import TaskCorruptedError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.topology.declare.stores import ValueAndTimestamp
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import Steps, World, task, tp
+from tests.support.runtime.world import Steps, World, task, tp
 
 ONE = {task("0_0"): [tp("in-0")]}
 TRANSACTION_MS = 10_000

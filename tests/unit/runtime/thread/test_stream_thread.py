@@ -27,9 +27,9 @@ from streams_py.runtime.restore.listener import StandbyUpdateListener, SuspendRe
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.state.directory.checkpoint import CHECKPOINT_FILE
-from tests.unit.runtime.thread.outcomes import offsets, outputs
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
-from tests.waiting import PATIENCE_S
+from tests.support.runtime.outcomes import offsets, outputs
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.waiting import PATIENCE_S
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

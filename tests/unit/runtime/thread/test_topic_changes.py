@@ -13,7 +13,7 @@ from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
 
 A = task("0_0")
 ONE = {A: [tp("in-0")]}

@@ -6,7 +6,7 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError
 from streams_py.runtime.thread.topic_ids import TopicIds
-from tests.unit.runtime.world import World, WorldAdmin
+from tests.support.runtime.world import World, WorldAdmin
 
 
 @pytest.fixture

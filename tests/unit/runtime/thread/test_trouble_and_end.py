@@ -25,8 +25,8 @@ from streams_py.runtime.thread.states import ThreadState
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.thread.outcomes import offsets
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.runtime.outcomes import offsets
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

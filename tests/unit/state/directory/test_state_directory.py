@@ -14,7 +14,7 @@ import pytest
 from streams_py.errors import BrokerUnavailableError, LockError, StateError
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.directory.task_files import FORMAT_MARKER
-from tests.unit.state.directories import T0, T1, opened, store_something
+from tests.support.state.directories import T0, T1, opened, store_something
 
 
 def test_every_client_of_a_process_has_a_directory_of_its_own(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
 from streams_py.state.stores.bytes_store import MemoryBytes, after_prefix
 from streams_py.topology.declare.stores import StoreKind, ValueAndTimestamp
-from tests.background import in_background
-from tests.contract.stores.store_kit import SHAPES, Kit, Shape
+from tests.support.background import in_background
+from tests.support.contract.store_kit import SHAPES, Kit, Shape
 
 PLAIN = Shape(StoreKind.KEY_VALUE, persistent=False, caching=False)
 TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=False)

@@ -17,7 +17,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.formats.join_serdes import JoinSideKey, JoinSideValue
 from streams_py.topology.topology import Topology
-from tests.unit.topology.fakes import FakeTask
+from tests.support.topology.fakes import FakeTask
 
 
 def pair(left: Any, right: Any) -> str:

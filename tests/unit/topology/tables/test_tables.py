@@ -15,7 +15,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.topology import Topology
-from tests.unit.topology.fakes import FakeNode, FakeTask
+from tests.support.topology.fakes import FakeNode, FakeTask
 
 
 def of_stream(describe: Callable[[KStream[Any, Any]], KTable[Any, Any]]) -> Topology:

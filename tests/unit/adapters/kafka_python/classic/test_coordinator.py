@@ -22,7 +22,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME
 from streams_py.errors import BrokerUnavailableError, TaskAssignmentError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
-from tests.unit.adapters.kafka_python.scripted_member import (
+from tests.support.kafka_python.scripted_member import (
     FENCED_INSTANCE_ID,
     GROUP_AUTHORIZATION_FAILED,
     ILLEGAL_GENERATION,

@@ -11,7 +11,7 @@ from kafka.future import Future
 from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, OffsetFetchRequest
 
 from streams_py.errors import BrokerUnavailableError
-from tests.unit.adapters.kafka_python.scripted_member import MEMBER_ID_REQUIRED, T0, UNKNOWN_MEMBER_ID
+from tests.support.kafka_python.scripted_member import MEMBER_ID_REQUIRED, T0, UNKNOWN_MEMBER_ID
 
 ANSWERED = LeaveGroupResponse.MemberResponse
 

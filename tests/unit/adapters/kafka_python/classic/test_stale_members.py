@@ -11,12 +11,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse
 
 from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME
-from tests.unit.adapters.kafka_python.scripted_member import (
-    ILLEGAL_GENERATION,
-    REBALANCE_IN_PROGRESS,
-    T0,
-    UNKNOWN_MEMBER_ID,
-)
+from tests.support.kafka_python.scripted_member import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, T0, UNKNOWN_MEMBER_ID
 
 COORDINATOR_NOT_AVAILABLE = 15
 SESSION_MS = 50

@@ -32,7 +32,7 @@ from streams_py.errors import (
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription
 from streams_py.runtime.thread.metadata import thread_metadata
 from streams_py.runtime.thread.states import ThreadState
-from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.support.runtime.world import Steps, World, copying, counting, task, tp
 
 BOTH = {"0_0": "RUNNING", "0_1": "RUNNING"}
 

@@ -25,7 +25,7 @@ from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.group.classic.rebalance import Rebalance, TaskSide
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.testing.memory_clients import ManualClock
-from tests.unit.runtime.world import DirectInbox, task, tp
+from tests.support.runtime.world import DirectInbox, task, tp
 
 A, B = task("0_0"), task("0_1")
 IN0, IN1 = tp("in-0"), tp("in-1")

@@ -14,7 +14,7 @@ from streams_py.runtime.group.classic.topic_cleanup import Required, mismatch, r
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.physical.metadata import InternalTopicKind
-from tests.unit.runtime.world import Steps, World, counting
+from tests.support.runtime.world import Steps, World, counting
 
 CHANGELOG = "app-counts-changelog"
 WEEK_MS = 604_800_000

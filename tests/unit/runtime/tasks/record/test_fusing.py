@@ -8,7 +8,7 @@ import pytest
 
 from streams_py import StreamsBuilder, serdes
 from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, FailedRecord, Response
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record
 
 TEXT: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}
 Caught = list[tuple[str, Any, Any, str]]

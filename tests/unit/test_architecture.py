@@ -376,7 +376,6 @@ _MANY_PARAMETERS = {
         "runtime/group/classic/rebalance.py:Rebalance",
         "runtime/tasks/active_task.py:ActiveTask",
     ),
-    "to be cut with state/": ("state/tasks/task_stores.py:TaskState",),
 }
 """Classes whose hand-written constructor has more than 8 parameters, by reason."""
 

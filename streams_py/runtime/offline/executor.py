@@ -23,7 +23,7 @@ from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import Store, StoreDefaults
-from streams_py.state.tasks.task_stores import TaskState
+from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
 from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import Punctuation, SourceNode
 
@@ -84,20 +84,18 @@ class TaskExecutor:
     ) -> None:
         settings = replace(surroundings.settings, max_task_idle_ms=_NEVER_WAIT)
         self._producer = surroundings.producer
+        defaults = StoreDefaults(
+            settings.default_key_serde,
+            settings.default_value_serde,
+            persistent=surroundings.directory.is_persistent and settings.persistent_stores,
+            all_on_disk=surroundings.all_on_disk,
+            reference_behaviour=settings.reference_behaviour,
+        )
         stores = TaskState(
             task_id,
             nodes.stores,
+            StoreSurroundings(surroundings.directory, surroundings.owner, defaults, surroundings.cache),
             application_id=settings.application_id,
-            directory=surroundings.directory,
-            owner=surroundings.owner,
-            defaults=StoreDefaults(
-                settings.default_key_serde,
-                settings.default_value_serde,
-                persistent=surroundings.directory.is_persistent and settings.persistent_stores,
-                all_on_disk=surroundings.all_on_disk,
-                reference_behaviour=settings.reference_behaviour,
-            ),
-            cache=surroundings.cache,
             measuring=settings.measuring(surroundings.clock),
         )
         self.task = ActiveTask(

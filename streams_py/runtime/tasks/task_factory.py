@@ -15,12 +15,9 @@ from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import Partitions, Task
-from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.opening.stores import StoreDefaults
-from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.tasks.interface import TaskStores
-from streams_py.state.tasks.task_stores import TaskState
+from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
 from streams_py.topology.physical.subtopologies import Subtopology
 
 
@@ -30,11 +27,7 @@ class ThreadTasks:
 
     subtopologies: Sequence[Subtopology]
     settings: TaskSettings
-    directory: StateDirectory
-    owner: str
-    """Name of the thread, which holds the locks of the task directories."""
-    defaults: StoreDefaults
-    cache: RecordCache
+    stores: StoreSurroundings
     consumer: RecordConsumer
     producer: RecordProducer
     clock: Clock
@@ -42,7 +35,6 @@ class ThreadTasks:
     """Returns all tasks that write with the thread's producer."""
     global_stores: Mapping[str, Any] = field(default_factory=dict)
     """Stores that every processor may read."""
-    snapshots: Snapshots | None = None
     background: Background | None = None
     """Runs the asynchronous calls of the thread's tasks."""
 
@@ -82,12 +74,8 @@ class ThreadTasks:
         return TaskState(
             task_id,
             self._subtopology(task_id).stores,
+            self.stores,
             application_id=self.settings.application_id,
-            directory=self.directory,
-            owner=self.owner,
-            defaults=self.defaults,
-            cache=self.cache,
-            snapshots=self.snapshots,
             measuring=self.settings.measuring(self.clock),
         )
 

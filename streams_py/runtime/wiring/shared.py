@@ -66,6 +66,7 @@ from streams_py.state.opening.stores import Store, StoreDefaults, is_persistent
 from streams_py.state.reading.write_protected import write_protected
 from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.tasks.global_stores import GlobalStores
+from streams_py.state.tasks.task_stores import StoreSurroundings
 from streams_py.system.freed_memory import FreedMemory
 from streams_py.topology.declare.custom_stores import CustomStateStore
 from streams_py.topology.declare.nodes import SourceNode
@@ -366,15 +367,11 @@ class ClientResources:
         factory = ThreadTasks(
             subtopologies=self._subtopologies,
             settings=self._task_settings,
-            directory=self.directory,
-            owner=thread.name,
-            defaults=self._defaults,
-            cache=cache,
+            stores=StoreSurroundings(self.directory, thread.name, self._defaults, cache, self._snapshots),
             consumer=consumer,
             producer=producer,
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
-            snapshots=self._snapshots,
             global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
             background=background,
         )

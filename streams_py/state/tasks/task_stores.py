@@ -22,6 +22,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -64,34 +65,39 @@ _logger = logging.getLogger(__name__)
 _BEFORE_ALL = -1  # the position before the first record: all of the changelog is replayed on top of the store
 
 
-class TaskState:
-    """The stores of one task. Implements the runtime's ``TaskStores``.
+@dataclass(frozen=True, slots=True)
+class StoreSurroundings:
+    """What the stores of all tasks of one stream thread have in common."""
 
-    ``owner`` is the name of the stream thread, which locks the task.
-    """
+    directory: StateDirectory
+    owner: str
+    """Name of the stream thread, which locks the directories of its tasks."""
+    defaults: StoreDefaults = field(default_factory=StoreDefaults)
+    cache: RecordCache | None = None
+    snapshots: Snapshots | None = None
+
+
+class TaskState:
+    """The stores of one task. Implements the runtime's ``TaskStores``."""
 
     def __init__(
         self,
         task_id: TaskId,
         builders: Iterable[StoreBuilder],
+        surroundings: StoreSurroundings,
         *,
         application_id: str,
-        directory: StateDirectory,
-        owner: str,
-        defaults: StoreDefaults | None = None,
-        cache: RecordCache | None = None,
-        snapshots: Snapshots | None = None,
         measuring: Measuring | None = None,
     ) -> None:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
         self._application_id = application_id
-        self._directory = directory
-        self._owner = owner
-        self._defaults = defaults or StoreDefaults()
+        self._directory = surroundings.directory
+        self._owner = surroundings.owner
+        self._defaults = surroundings.defaults
         self._disk_layouts = disk_layouts(self._builders.values(), self._defaults)
-        self._cache = cache
-        self._snapshots = snapshots
+        self._cache = surroundings.cache
+        self._snapshots = surroundings.snapshots
         self._stores: dict[str, Store] = {}
         self._measured = MeasuredStores(self._builders, measuring)
         self._custom: dict[str, CustomStore] = {}

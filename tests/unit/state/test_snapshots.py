@@ -29,7 +29,7 @@ from streams_py.state.snapshots import snapshots as snapshots_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
-from streams_py.state.tasks.task_stores import TaskState
+from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import key_value_store
@@ -74,7 +74,7 @@ class Machine:
         self.directory.open()
         builder = replace(key_value_store(store, key=STRING, value=STRING, ttl=ttl), source_topic=source_topic)
         self.state = TaskState(
-            TASK, [builder], application_id="app", directory=self.directory, owner="thread", snapshots=self.snapshots
+            TASK, [builder], StoreSurroundings(self.directory, "thread", snapshots=self.snapshots), application_id="app"
         )
 
     def at(self, hour: float) -> Machine:

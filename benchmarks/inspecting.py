@@ -87,7 +87,7 @@ def _look(file: str) -> None:
     """Do the same as the command, with output to a string."""
     from rich.console import Console
 
-    from streams_py.cli.groups.inspecting import render
+    from streams_py.cli.groups.group_tables import render
     from streams_py.inspection.gather import inspect_group
 
     cluster = pickle.loads(Path(file).read_bytes())

@@ -24,6 +24,10 @@ CONFIG = Annotated[
     Path | None,
     typer.Option("--config", help="A .toml or .properties file with the cluster and its security settings."),
 ]
+PROCESSES = Annotated[
+    int | None, typer.Option("--processes", min=1, help="Number of worker processes. Default: one per core.")
+]
+SEED = Annotated[int, typer.Option("--seed", help="First seed. The same seed always gives the same run.")]
 
 
 def settings_of(bootstrap: str | None, config: Path | None, default: str = LOCAL) -> dict[str, Any]:

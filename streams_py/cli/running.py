@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from streams_py.cli.usage import pairs_of, refuse
+from streams_py.cli.usage import FAILED, pairs_of, refuse
 from streams_py.config.files import read_config_file
 from streams_py.errors import ConfigError, StreamsError, TopologyError
+from streams_py.history.loading import load_topology
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+
+_HEALTH = Annotated[
+    str | None,
+    typer.Option(
+        "--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes /live and /ready. PORT alone: on loopback."
+    ),
+]
+_NAMES = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accepted-name",
+        metavar="NAME",
+        help="Additional host name under which probes and metrics may be requested; may be repeated.",
+    ),
+]
+_DRAIN = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="When stopped, wait up to this time until other instances have taken over the tasks.",
+    ),
+]
 
 
 def run(
@@ -31,33 +55,14 @@ def run(
         int,
         typer.Option("--processes", "-p", min=1, help="Number of processes that share the tasks. Each uses one core."),
     ] = 1,
-    drain: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="When stopped, wait up to this time until other instances have taken over the tasks.",
-        ),
-    ] = None,
-    health: Annotated[
-        str | None,
-        typer.Option(
-            "--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes /live and /ready. PORT alone: on loopback."
-        ),
-    ] = None,
+    drain: _DRAIN = None,
+    health: _HEALTH = None,
     metrics: Annotated[
         str | None,
         typer.Option("--metrics", metavar="PORT|HOST:PORT", help="Serve Prometheus metrics of all processes."),
     ] = None,
-    names: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--accepted-name",
-            metavar="NAME",
-            help="Additional host name under which probes and metrics may be requested; may be repeated.",
-        ),
-    ] = None,
-) -> None:
+    names: _NAMES = None,
+) -> int:
     """Run a topology until Ctrl-C or SIGTERM, in [bold]one or several processes[/bold].
 
     A process that dies is restarted. All processes write to this terminal. The first Ctrl-C closes them in order, a
@@ -71,35 +76,18 @@ def run(
 
       streams-py run my_app.main:build_topology --config app.toml --processes 4 --health 8080 --metrics 9404
     """
-    raise typer.Exit(_run(what, config, settings or (), drain, processes, health, metrics, names or ()))
-
-
-def _run(
-    what: str,
-    file: Path | None,
-    settings: Sequence[str],
-    drain: float | None,
-    processes: int,
-    health: str | None,
-    metrics: str | None,
-    names: Sequence[str],
-) -> int:
-    from streams_py.history.loading import load_topology
-    from streams_py.runtime.client.kafka_streams import KafkaStreams
-
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(process)d %(threadName)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
     try:
-        given = {**(read_config_file(file) if file else {}), **pairs_of(settings, "--set")}
-        topology = load_topology(what, given)
-        streams = KafkaStreams(topology, given)
+        given = {**(read_config_file(config) if config else {}), **pairs_of(settings, "--set")}
+        streams = KafkaStreams(load_topology(what, given), given)
     except (ConfigError, TopologyError) as error:
         return refuse(error)
     try:
-        streams.run(drain=drain, processes=processes, health=health, metrics=metrics, names=names)
+        streams.run(drain=drain, processes=processes, health=health, metrics=metrics, names=names or ())
     except ConfigError as error:
         return refuse(error)
     except StreamsError as error:
         logging.getLogger("streams_py").error("the application failed: %s", error)
-        return 1
+        return FAILED
     return 0

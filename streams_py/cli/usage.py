@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import sys
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, ParamSpec
 
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.system.printable import printable
+
+P = ParamSpec("P")
 
 FAILED: Final = 1
 """Exit status of a command that did its work and found something bad.
@@ -34,6 +39,36 @@ def refuse(why: object) -> int:
     """Print in one sentence why a command could not do its work. Returns the exit status."""
     say(why)
     return NOT_DONE
+
+
+class RefusedError(StreamsError):
+    """A request that a command cannot carry out."""
+
+
+def refusing(command: Callable[P, int]) -> Callable[P, int]:
+    """Decorate a command, which returns its exit status, so that errors of this library become one sentence.
+
+    The exit status is then :data:`NOT_DONE`. Other errors propagate.
+    """
+
+    @functools.wraps(command)
+    def refuse_or_run(*args: P.args, **options: P.kwargs) -> int:
+        try:
+            return command(*args, **options)
+        except StreamsError as error:
+            return refuse(error)
+
+    return refuse_or_run
+
+
+@contextlib.contextmanager
+def cut_off_output() -> Iterator[None]:
+    """Accept that the reader of standard output stops early, as ``head`` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def pairs_of(

@@ -25,7 +25,7 @@ from streams_py.cli.spark.backtest import app
 from streams_py.spark import backtest as on_spark
 on_spark._ROWS_PER_WAVE = 30
 try:
-    app()(sys.argv[1:])
+    app(sys.argv[1:])
 except SystemExit as ended:
     print("status", ended.code)
 """

@@ -249,13 +249,9 @@ _LONG = {
     "a report, from its first line to its last": (
         "backtest/summary.py",
         "backtest/verdict.py",
-        "cli/groups/inspecting.py",
         "telemetry/report/page.py",
     ),
     "commands on one subject, with the help of their options": (
-        "cli/commands.py",
-        "cli/groups/resetting.py",
-        "cli/records.py",
         "cli/spark/backtest.py",
         "cli/spark/bootstrap.py",
         "cli/spark/history.py",
@@ -334,13 +330,6 @@ _LONG_FUNCTIONS = {
     ),
     "to be shortened": (
         "adapters/confluent/bulk/plain_count.py:count_records",
-        "cli/commands.py:consume",
-        "cli/commands.py:simulate",
-        "cli/development/torturing.py:torture",
-        "cli/groups/commands.py:dashboard",
-        "cli/groups/commands.py:explain",
-        "cli/groups/commands.py:reset",
-        "cli/groups/resetting.py:_plan",
         "cli/spark/backtest.py:backtest",
         "cli/spark/bootstrap.py:plan",
         "cli/spark/bootstrap.py:run",

@@ -16,27 +16,47 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 from string import Template
-from typing import Final
+from typing import Annotated, Final
 
-from streams_py.cli.usage import refuse
+import typer
+
+from streams_py.cli.usage import RefusedError, refusing
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 _NAME_CHARS_MAX: Final = 60
 _TAKEN: Final = {"app", "test", "tests"}
 
 
-def new_app(name: str) -> int:
-    """Create the project ``name`` in the current folder. Returns the exit status."""
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.command("app")
+@refusing
+def new_app(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the project and its folder, for example word-count.")
+    ],
+) -> int:
+    """Create a small project: a topology, its test, a compose file with a broker.
+
+    The test passes right away.
+
+    Exit status: 0 created; 2 the name exists already or is not valid, and nothing was created.
+
+    Example: streams-py new app word-count
+    """
     wrong = _wrong_name(name)
     if wrong:
-        return refuse(wrong)
+        raise RefusedError(wrong)
     folder = Path(name)
     if os.path.lexists(folder):
-        return refuse(f"{name} exists already; choose another name, or run this in another folder")
+        raise RefusedError(f"{name} exists already; choose another name, or run this in another folder")
     try:
         _write(folder, project_files(name))
     except OSError as error:
-        return refuse(f"{name} cannot be created here ({error.strerror or error}); no file was left behind")
+        raise RefusedError(
+            f"{name} cannot be created here ({error.strerror or error}); no file was left behind"
+        ) from None
     print(f"created {name}/. Next steps:\n\n  cd {name}")
     run = f"python -m {_module(name)}.app"
     print(f"  {'python -m pytest':{len(run)}}   # passes; needs no broker")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from streams_py.assignment.assignors.registry import choose_assignor
-from streams_py.cli.usage import refuse
-from streams_py.errors import AssignorError
+from streams_py.cli.options import PROCESSES, SEED
+from streams_py.cli.usage import RefusedError, refusing
+from streams_py.config.files import read_config_file
 from streams_py.testing.checkers import PROMISES
 from streams_py.testing.simulator import ASSIGNORS, MUTANTS, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
@@ -23,23 +26,101 @@ from streams_py.testing.simulator.shrink import shrink
 
 _SHOWN_MAX = 10
 
+_ASSIGNOR = Annotated[
+    str | None,
+    typer.Option(
+        help="Run all groups with this assignor: package.module:Class for your own, or high_availability, "
+        "legacy_sticky, sticky, fallback, static, custom (an assignor that may fail). Default: a mixture."
+    ),
+]
+_CONFIG = Annotated[
+    Path | None,
+    typer.Option(help="The application's settings (.toml or .properties), passed to your assignor's configure()."),
+]
+_KEEP = Annotated[
+    str | None, typer.Option(help="With --replay: run only these actions, numbered as in a finding, e.g. 3,8,11.")
+]
 
-def _refusal(assignor: str | None, mutant: str | None) -> str | None:
-    """Return why nothing can be run, or None.
 
-    Also searches the current folder for the user's own assignor.
+@refusing
+def simulate(
+    schedules: Annotated[int, typer.Option("--schedules", "-n", min=1, help="Number of schedules to run.")] = 200,
+    seed: SEED = 1,
+    assignor: _ASSIGNOR = None,
+    mutant: Annotated[
+        str | None, typer.Option(help="Plant a bug that the run must find. --mutant list shows all of them.")
+    ] = None,
+    config: _CONFIG = None,
+    known_bugs: Annotated[
+        bool, typer.Option("--known-bugs", help="Replay known bugs of Kafka Streams, listed by ticket.")
+    ] = False,
+    replay: Annotated[
+        int | None, typer.Option(help="Run the schedule of one seed and print its whole history.")
+    ] = None,
+    keep: _KEEP = None,
+    shorten: Annotated[
+        bool,
+        typer.Option("--shorten/--no-shorten", help="Search for the shortest history that repeats the first finding."),
+    ] = True,
+    processes: PROCESSES = None,
+) -> int:
+    """Test whole groups of real leaders and members in virtual time, with faults of every kind.
+
+    Members join, leave, die, freeze and send wrong data. Brokers fail at every step. Releases are mixed and upgraded
+    one by one. While faults occur, nothing may happen that is [bold]never[/bold] allowed (safety). Then the faults
+    stop, and the group must become stable with every task running ([bold]liveness[/bold]).
+
+    Exit status: 0 nothing found; 1 safety violated; 4 only liveness violated; 2 wrong usage.
+
+    Examples:
+
+      streams-py simulate -n 2000
+
+      streams-py simulate -n 500 --assignor my_package.assignors:Mine
+
+      streams-py simulate --replay 4711 --keep 0,5
+
+      streams-py simulate -n 50 --mutant "hand over too early"
+
+      streams-py simulate --known-bugs
+    """
+    if known_bugs:
+        return play_known_bugs()
+    if mutant == "list":
+        list_mutants()
+        return 0
+    if keep is not None and replay is None:
+        raise RefusedError("--keep needs --replay")
+    settings = {} if config is None else read_config_file(config)
+    _check(assignor, mutant)
+    if replay is not None:
+        return replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant, settings=settings)
+    return run_schedules(
+        range(seed, seed + schedules),
+        assignor=assignor,
+        mutant=mutant,
+        settings=settings,
+        shorten=shorten,
+        processes=processes,
+    )
+
+
+def _check(assignor: str | None, mutant: str | None) -> None:
+    """Check that the assignor and the planted bug exist. Searches the current folder for the user's own assignor.
+
+    Raises:
+        AssignorError: The user's assignor cannot be loaded.
+        RefusedError: One of them does not exist.
     """
     if assignor is not None and ":" in assignor:
         sys.path.insert(0, str(Path.cwd()))  # not removed, because worker processes inherit the path
-        try:
-            choose_assignor(assignor)
-        except AssignorError as error:
-            return str(error)
+        choose_assignor(assignor)
     elif assignor is not None and assignor not in ASSIGNORS:
-        return f"unknown assignor {assignor!r}; use package.module:Class, or one of: {', '.join(ASSIGNORS)}"
+        raise RefusedError(
+            f"unknown assignor {assignor!r}; use package.module:Class, or one of: {', '.join(ASSIGNORS)}"
+        )
     if mutant is not None and mutant not in MUTANTS:
-        return f"unknown planted bug {mutant!r}; streams-py simulate --mutant list lists them"
-    return None
+        raise RefusedError(f"unknown planted bug {mutant!r}; streams-py simulate --mutant list lists them")
 
 
 def list_mutants() -> None:
@@ -75,9 +156,6 @@ def run_schedules(
     processes: int | None,
 ) -> int:
     """Run the schedules of these seeds and report. Returns the exit status."""
-    refusal = _refusal(assignor, mutant)
-    if refusal is not None:
-        return refuse(refusal)
     console = Console(highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -169,15 +247,12 @@ def replay_schedule(
     seed: int, *, keep: str | None, assignor: str | None, mutant: str | None, settings: Mapping[str, object]
 ) -> int:
     """Run one schedule and print its history. Returns the exit status."""
-    refusal = _refusal(assignor, mutant)
-    if refusal is not None:
-        return refuse(refusal)
     console = Console(highlight=False, soft_wrap=True)
     schedule = schedule_of(seed, assignor=assignor, mutant=mutant, settings=settings)
     if keep is not None:
         numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
         if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):
-            return refuse(f"--keep takes numbers from 0 to {len(schedule.actions) - 1}, separated by commas")
+            raise RefusedError(f"--keep takes numbers from 0 to {len(schedule.actions) - 1}, separated by commas")
         schedule = schedule.keeping(tuple(map(int, numbers)))
     for number, action in enumerate(schedule.actions):
         console.print(f"  {number:3}  {action}", markup=False)

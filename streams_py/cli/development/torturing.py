@@ -7,25 +7,32 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from streams_py.adapters.security.settings import is_security_key
+from streams_py.cli.connecting import connected
 from streams_py.cli.options import CONFIG, settings_of
-from streams_py.cli.usage import FAILED, NOT_DONE, refuse
-from streams_py.errors import ConfigError, StreamsError
-
-if TYPE_CHECKING:  # --help must not load Kafka clients
-    from rich.console import Console
-
-    from streams_py.testing.broker import Broker
-    from streams_py.testing.torture import Result
+from streams_py.cli.usage import FAILED, RefusedError, refusing
+from streams_py.config.client_keys import ClientRole
+from streams_py.config.streams_config import StreamsConfig
+from streams_py.errors import BrokerUnavailableError, ConfigError
+from streams_py.testing.broker import Broker, NoBrokerError, find_broker
+from streams_py.testing.broker.login import LoginBroker
+from streams_py.testing.torture import Plan, Result, Torture
+from streams_py.testing.torture.processes import busy
 
 _NAME = "streams-py-torture"
 
 
+@refusing
 def torture(
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: start a broker and kill it, too.")
@@ -41,7 +48,7 @@ def torture(
     seed: Annotated[
         int | None, typer.Option(help="Seed that selects faults and their times. Default: random, and printed.")
     ] = None,
-) -> None:
+) -> int:
     """Run an application on a real cluster and inject faults.
 
     Faults kill, freeze and disconnect its processes, and delete their state.
@@ -65,57 +72,60 @@ def torture(
 
       streams-py torture --bootstrap kafka.example:9092 --config login.properties
     """
-    from rich.console import Console
-    from rich.markup import escape
-
-    from streams_py.cli.connecting import connected
-    from streams_py.testing.broker import NoBrokerError, find_broker
-    from streams_py.testing.broker.login import LoginBroker
-
-    security: Mapping[str, str] = {}
-    is_own = bootstrap is None and config is None
-    if not is_own:
-        try:
-            security = _security(bootstrap, config)
-            with connected(bootstrap, config, _NAME) as cluster:
-                bootstrap = cluster.bootstrap
-        except StreamsError as error:
-            raise typer.Exit(refuse(error)) from None
-    console = Console(highlight=False)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
-    with contextlib.ExitStack() as opened:
-        broker: Broker | None = None
-        if is_own:
-            try:
-                broker = find_broker(on_jvm=LoginBroker)
-            except NoBrokerError as error:
-                typer.echo(f"cannot start a broker ({error}); name your cluster with --bootstrap", err=True)
-                raise typer.Exit(NOT_DONE) from None
-            opened.callback(broker.close)
+    plan = Plan(exact=not at_least_once, instances=instances, rate=rate, seconds=minutes * 60, seed=chosen)
+    console = Console(highlight=False)
+    with _cluster(bootstrap, config) as cluster:
         folder = Path(tempfile.mkdtemp(prefix="streams-py-torture-"))
-        result = _run(
-            console,
-            folder,
-            bootstrap or (broker.bootstrap if broker else ""),
-            broker,
-            security=security,
-            seconds=minutes * 60,
-            rate=rate,
-            instances=instances,
-            hogs=hogs,
-            exact=not at_least_once,
-            seed=chosen,
-        )
-        if isinstance(broker, LoginBroker) and not (result is not None and result.ok):
-            broker.copy_logs(folder)  # before the broker removes them
-    if result is not None and result.ok:
+        result = _run(console, folder, plan, cluster, hogs)
+        is_ok = result is not None and result.ok
+        if isinstance(cluster.broker, LoginBroker) and not is_ok:
+            cluster.broker.copy_logs(folder)  # before the broker removes them
+    if is_ok:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         console.print(f"the times of all faults, and the logs of instances and broker, are in {folder}")
-    if result is None:
-        raise typer.Exit(FAILED)
+    if result is not None:
+        _report(console, result, chosen)
+    return 0 if is_ok else FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The cluster of a run.
+
+    ``broker`` is set if the command has started the cluster, and may therefore kill it.
+    """
+
+    bootstrap: str
+    security: Mapping[str, str]
+    broker: Broker | None = None
+
+
+@contextlib.contextmanager
+def _cluster(bootstrap: str | None, config: Path | None) -> Iterator[_Cluster]:
+    """Yield the user's cluster, or a broker that runs until the block ends.
+
+    Raises:
+        StreamsError: The cluster cannot be used, or no broker can be started.
+    """
+    if bootstrap is not None or config is not None:
+        security = _security(bootstrap, config)
+        with connected(bootstrap, config, _NAME) as cluster:
+            found = cluster.bootstrap
+        yield _Cluster(found, security)
+        return
+    try:
+        broker = find_broker(on_jvm=LoginBroker)
+    except NoBrokerError as error:
+        raise RefusedError(f"cannot start a broker ({error}); name your cluster with --bootstrap") from None
+    with contextlib.closing(broker):
+        yield _Cluster(broker.bootstrap, {}, broker)
+
+
+def _report(console: Console, result: Result, seed: int) -> None:
     console.print(
-        f"seed {chosen}: {result.records} records, {result.repeated} of them duplicates, in {result.seconds:.0f} s; "
+        f"seed {seed}: {result.records} records, {result.repeated} of them duplicates, in {result.seconds:.0f} s; "
         + ", ".join(f"{times} x {kind}" for kind, times in sorted(result.faults.items()))
     )
     console.print("; ".join(map(str, [*result.growth, *result.left_out])))
@@ -124,15 +134,10 @@ def torture(
     for death in result.deaths:
         console.print(escape(death))
     console.print("[green]all checks passed[/green]" if result.ok else "[red]a check failed[/red]")
-    raise typer.Exit(0 if result.ok else FAILED)
 
 
 def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
     """Return the security settings of a configuration file, for all clients of the test."""
-    from streams_py.adapters.security.settings import is_security_key
-    from streams_py.config.client_keys import ClientRole
-    from streams_py.config.streams_config import StreamsConfig
-
     known = StreamsConfig.of({**settings_of(bootstrap, config), "application.id": _NAME})
     if known.embedded:
         raise ConfigError(
@@ -143,28 +148,13 @@ def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
     return {key: value for key, value in known.settings_for(ClientRole.ADMIN).items() if is_security_key(key)}
 
 
-def _run(
-    console: Console,
-    folder: Path,
-    bootstrap: str,
-    broker: Broker | None,
-    *,
-    security: Mapping[str, str],
-    seconds: float,
-    rate: float,
-    instances: int,
-    hogs: int,
-    exact: bool,
-    seed: int,
-) -> Result | None:
-    """Run the test. Returns None if the run failed before its checks, after printing why."""
-    from rich.markup import escape
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+def _run(console: Console, folder: Path, plan: Plan, cluster: _Cluster, hogs: int) -> Result | None:
+    """Run the test. Returns None if the run failed before its checks, after printing why.
 
-    from streams_py.errors import BrokerUnavailableError
-    from streams_py.testing.broker.login import LoginBroker
-    from streams_py.testing.torture import Plan, Torture
-    from streams_py.testing.torture.processes import busy
+    Raises:
+        RefusedError: The cluster cannot be used.
+    """
+    broker = cluster.broker
 
     def outage(duration_s: float) -> None:
         if broker is not None:
@@ -179,17 +169,17 @@ def _run(
         def tell(what: str, written: int, done: int) -> None:
             bar.update(shown, total=max(1, written), completed=done, description=what or None)
 
-        plan = Plan(exact=exact, instances=instances, rate=rate, seconds=seconds, seed=seed)
         killed = outage if broker is not None and broker.capabilities.node_control else None
         login = broker if isinstance(broker, LoginBroker) else None
-        connection = {"bootstrap.servers": bootstrap}
+        connection = {"bootstrap.servers": cluster.bootstrap}
         try:
-            torture = Torture(plan, connection, folder, security=security, broker=killed, login=login, tell=tell)
+            torture = Torture(
+                plan, connection, folder, security=cluster.security, broker=killed, login=login, tell=tell
+            )
             return torture.run()
         except BrokerUnavailableError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            typer.echo(f"{bootstrap} cannot be used: {error}", err=True)
-            raise typer.Exit(NOT_DONE) from None
+            raise RefusedError(f"{cluster.bootstrap} cannot be used: {error}") from None
         except (TimeoutError, RuntimeError) as error:
-            console.print(f"seed {seed}: [red]{escape(str(error))}[/red]")
+            console.print(f"seed {plan.seed}: [red]{escape(str(error))}[/red]")
             return None

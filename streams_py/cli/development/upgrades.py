@@ -4,61 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from streams_py import Topology
 from streams_py.cli.development.topologies import building
-from streams_py.cli.usage import refuse
+from streams_py.cli.options import CONFIG
+from streams_py.cli.usage import FAILED, RefusedError, refusing
 from streams_py.config.files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.history.loading import TopologyNotFoundError, load_topology
 from streams_py.topology.topic_owners import Owner, owners_of
-from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
+from streams_py.topology.upgrade import UpgradeReport, check_running
+from streams_py.topology.upgrade import check_upgrade as compare
 
-_SAFE, _NOT_SAFE = 0, 1
 
-
-def check(
-    old: str,
-    new: str | None,
-    *,
-    bootstrap: str | None,
-    application_id: str | None,
-    config: Path | None,
-    optimize: bool,
-    rolling: bool,
-    others: Collection[str] = (),
+@refusing
+def check_upgrade(
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD",
+            help="module:name, path/to/file.py:name, or a file with the output of describe() (also Java's). With "
+            "--bootstrap or --config: the new version, which is checked against the group's internal topics.",
+        ),
+    ],
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The new version, in the same form.")] = None,
+    bootstrap: Annotated[str | None, typer.Option("--bootstrap", "-b", help="Brokers of the running group.")] = None,
+    application_id: Annotated[
+        str | None,
+        typer.Option("--application-id", "-a", help="The group's application.id, if --config does not contain it."),
+    ] = None,
+    config: CONFIG = None,
+    other_application: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--other-application",
+            help="The application.id of a stopped application whose topic names start alike; may be repeated.",
+        ),
+    ] = None,
+    optimize: Annotated[bool, typer.Option(help="Build both with topology.optimization=all.")] = False,
+    rolling: Annotated[
+        bool, typer.Option(help="Also report as not safe if old and new instances must not run at the same time.")
+    ] = False,
 ) -> int:
-    """Print the findings. Returns the exit status.
+    """Check whether a new version can be deployed over the state of the old version.
 
-    Args:
-        old: The old version; or the new version if ``bootstrap`` or ``config`` name a cluster.
-        new: The new version. None with a cluster.
-        bootstrap: Brokers of the running group.
-        application_id: The group. None if ``config`` names it.
-        config: Configuration file of the application.
-        optimize: Whether to build with ``topology.optimization=all``.
-        rolling: Whether old and new instances will run at the same time.
-        others: Applications whose topics do not belong to this one.
+    Lists the stores and internal topics that the new version would rename, abandon, read with other serdes or need
+    with another partition count, and the line of code that keeps each. Exit status: 0 safe, 1 not safe, 2 wrong usage.
+
+    Examples:
+
+      streams-py check-upgrade old/app.py:build_topology app.py:build_topology
+
+      streams-py check-upgrade app.py:build_topology --config app.properties
     """
-    try:
-        if bootstrap is not None or config is not None:
-            group = application_id or ({} if config is None else read_config_file(config)).get("application.id")
-            if new is not None or not group:
-                return refuse("with --bootstrap or --config, give only the new version, and --application-id")
-            version = load_topology(old, building(optimize=optimize))
-            more = {"others": others} if others else {}
-            report = _against_cluster(version, bootstrap, str(group), config, **more)
-        elif new is None:
-            return refuse(
-                "give two versions, OLD and NEW; or the new version and its group: --bootstrap and --application-id, "
-                "or --config of the application"
-            )
-        else:
-            report = check_upgrade(_version(old, optimize=optimize), _version(new, optimize=optimize))
-    except StreamsError as error:
-        return refuse(error)
+    if bootstrap is not None or config is not None:
+        group = application_id or ({} if config is None else read_config_file(config)).get("application.id")
+        if new is not None or not group:
+            raise RefusedError("with --bootstrap or --config, give only the new version, and --application-id")
+        version = load_topology(old, building(optimize=optimize))
+        report = _against_cluster(version, bootstrap, str(group), config, other_application or ())
+    elif new is None:
+        raise RefusedError(
+            "give two versions, OLD and NEW; or the new version and its group: --bootstrap and --application-id, "
+            "or --config of the application"
+        )
+    else:
+        report = compare(_version(old, optimize=optimize), _version(new, optimize=optimize))
     print(report)
-    return _SAFE if (report.safe_while_rolling if rolling else report.safe) else _NOT_SAFE
+    return 0 if (report.safe_while_rolling if rolling else report.safe) else FAILED
 
 
 def _version(what: str, *, optimize: bool) -> Topology | str:
@@ -75,10 +91,10 @@ def _version(what: str, *, optimize: bool) -> Topology | str:
 
 
 def _against_cluster(
-    new: Topology, bootstrap: str | None, application_id: str, config: Path | None, others: Collection[str] = ()
+    new: Topology, bootstrap: str | None, application_id: str, config: Path | None, others: Collection[str]
 ) -> UpgradeReport:
     from streams_py.cli.connecting import connected
-    from streams_py.cli.records import existing_topics
+    from streams_py.cli.records.topics import existing_topics
 
     with connected(bootstrap, config, "streams-py") as cluster:
         partitions = {name: len(found) for name, found in existing_topics(cluster.admin).items()}

@@ -4,74 +4,101 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from streams_protocol.types import TopicPartition
+import typer
+
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import FAILED, refuse
+from streams_py.cli.groups.reset_plan import Plan, Request, Target, make_plan
+from streams_py.cli.options import BOOTSTRAP, CONFIG
+from streams_py.cli.usage import FAILED, RefusedError, refuse, refusing
 from streams_py.config.files import read_config_file
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.history.loading import load_topology
-from streams_py.inspection.gather import check_is_streams, describe
-from streams_py.ports import AdminError
-from streams_py.ports.described_groups import DescribedMember, DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.system.printable import printable
-from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
-from streams_py.topology.topology import Topology
+from streams_py.topology.topic_owners import Owner
 
 _MEMBERS_GONE_S: Final = 30.0
 _SHOWN_MAX: Final = 30
-_INPUT: Final = OwnerOfTopic(Owner.OTHER, "the application reads it as input")
+
+_INPUT_TOPIC = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input-topic", help="Read this topic again; may be repeated. Default: all topics with committed offsets."
+    ),
+]
+_TO = Annotated[
+    str, typer.Option("--to", help="earliest, latest, an offset, +N or -N records, or a time: 2026-01-31T12:00.")
+]
+_STATE_DIR = Annotated[str | None, typer.Option("--state-dir", help="Also delete the local state in this directory.")]
+_INTERNAL_TOPIC = Annotated[
+    list[str] | None,
+    typer.Option("--internal-topic", help="Delete this internal topic even if its name also fits another application."),
+]
+_TOPOLOGY = Annotated[
+    str | None,
+    typer.Option(
+        "--topology", help="The application's program, module:name. Deletes all internal topics of that topology."
+    ),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The new position for input topics. At most one field is set; without any, ``earliest``."""
+@refusing
+def reset(
+    application_id: Annotated[str, typer.Option("--application-id", "-a", help="The application to reset.")],
+    bootstrap: BOOTSTRAP = None,
+    config: CONFIG = None,
+    input_topic: _INPUT_TOPIC = None,
+    to: _TO = "earliest",
+    state_dir: _STATE_DIR = None,
+    internal_topic: _INTERNAL_TOPIC = None,
+    topology: _TOPOLOGY = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove members that are still in the group.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> int:
+    """Reset an application, Java or Python, [bold]to its beginning[/bold].
 
-    latest: bool = False
-    offset: int | None = None
-    datetime_ms: int | None = None
-    shift: int | None = None
+    A reset changes committed offsets, and deletes internal topics and local state.
+    The command first shows its plan, with the reason for each topic. It refuses to reset a running application, but
+    --dry-run shows the plan even then. It keeps the topics of another application whose name starts alike. If a
+    topic's name fits both applications, the command asks; with --yes it keeps such a topic. It keeps output topics.
 
-    @classmethod
-    def of(cls, text: str) -> Target:
-        """Parse a target.
+    Exit status: 0 done, or shown with --dry-run; 1 not confirmed; 2 refused, or no answer from the cluster.
 
-        Raises:
-            ValueError: Not ``earliest``, ``latest``, an offset, ``+N``, ``-N`` or an ISO date and time.
-        """
-        if text in ("earliest", "latest"):
-            return cls(latest=text == "latest")
-        if text[:1] in ("+", "-") and text[1:].isdecimal():
-            return cls(shift=int(text))
-        if text.isdecimal():
-            return cls(offset=int(text))
-        when = datetime.fromisoformat(text)
-        at_ms = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
-        return cls(datetime_ms=max(0, at_ms))  # negative times have a special meaning for brokers
+    Examples:
 
+      streams-py reset -a word-count -b localhost:9092 --dry-run
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The planned changes: new positions of inputs, topics to delete, members to remove."""
+      streams-py reset -a word-count -b localhost:9092 --state-dir /var/lib/streams
 
-    positions: Mapping[TopicPartition, tuple[int | None, int]]
-    """Old and new position of each partition. The old one is None without a committed offset."""
-    owners: Mapping[str, OwnerOfTopic]
-    """Owner of each topic that is named like an internal topic of the application."""
-    removed: Sequence[DescribedMember]
-    refused: str
-    """Why the application cannot be reset now; empty if it can."""
-
-    def topics(self, owner: Owner) -> list[str]:
-        """Return the topics of one kind of owner, in ascending order."""
-        return sorted(topic for topic, found in self.owners.items() if found.owner is owner)
+      streams-py reset -a word-count --input-topic text-lines --to 2026-01-31T12:00
+    """
+    try:
+        target = Target.of(to)
+    except ValueError:
+        raise RefusedError(
+            f"--to {to!r} is not valid; use earliest, latest, an offset, +N, -N, or a time such as 2026-01-31T12:00"
+        ) from None
+    return reset_application(
+        application_id,
+        bootstrap,
+        config,
+        inputs=input_topic or (),
+        target=target,
+        state_dir=state_dir,
+        dry_run=dry_run,
+        force=force,
+        confirmed=lambda: yes or typer.confirm("Carry out this plan?", default=False),
+        internal=internal_topic or (),
+        topology=topology,
+        is_own=lambda topic: (
+            not yes and typer.confirm(f"Does {topic} belong to {application_id}? Delete it?", default=False)
+        ),
+    )
 
 
 def reset_application(
@@ -103,21 +130,21 @@ def reset_application(
         settings = {} if config is None else read_config_file(config)
         program = None if topology is None else load_topology(topology, settings)
         with connected(bootstrap, config, "streams-py-reset") as cluster:
-            plan = _plan(cluster, application_id, inputs, target, force=force, internal=internal, program=program)
+            plan = make_plan(cluster, Request(application_id, target, inputs, internal, program, force))
             _print(plan, application_id, state_dir)
             if dry_run:
                 if plan.refused:
                     print(printable(f"without --dry-run, the reset would be refused now: {plan.refused}"))
                 return 0
             if plan.refused:
-                raise _RefusedError(plan.refused)
+                raise RefusedError(plan.refused)
             uncertain = plan.topics(Owner.UNCERTAIN)
             agreed = [topic for topic in uncertain if is_own(topic)]
             if not confirmed():
                 print("nothing was changed", file=sys.stderr)
                 return FAILED
             _carry_out(cluster, plan, [*plan.topics(Owner.APPLICATION), *agreed], application_id, state)
-    except (_RefusedError, StreamsError) as error:
+    except StreamsError as error:
         return refuse(error)
     print(f"{application_id} has been reset")
     for topic in sorted({*uncertain} - {*agreed}):
@@ -129,139 +156,6 @@ def reset_application(
     if state_dir is None:
         print("local state was kept: delete it on each host with --state-dir DIR, or call KafkaStreams.clean_up()")
     return 0
-
-
-class _RefusedError(Exception):
-    """A request that cannot be carried out. Its text is shown to the user."""
-
-
-def _plan(
-    cluster: Connection,
-    application_id: str,
-    inputs: Collection[str],
-    target: Target,
-    *,
-    force: bool,
-    internal: Collection[str],
-    program: Topology | None,
-) -> Plan:
-    groups = cluster.groups.list_groups()
-    members: tuple[DescribedMember | DescribedStreamsMember, ...] = ()
-    own = {*internal}
-    if application_id in groups:
-        described = describe(cluster, application_id)
-        if not isinstance(described, DescribedStreamsGroup):
-            check_is_streams(described)  # also with --force: members of another kind of group must not be removed
-        else:
-            for sub in described.subtopologies:
-                own |= {*sub.changelog_topics, *sub.repartition_topics} - {*sub.source_topics}
-        members = described.members
-    removed = [member for member in members if isinstance(member, DescribedMember)]
-    refused = ""
-    if len(removed) < len(members) or (members and not force):
-        clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])
-        count = f"{len(members)} member{'' if len(members) == 1 else 's'}"
-        remedy = (
-            ", or remove dead members with --force"
-            if removed
-            else ": --force cannot remove members of the streams protocol"
-        )
-        refused = f"{application_id} has {count} ({clients}); stop the application first{remedy}"
-    partitions = {
-        topic: [TopicPartition(topic, info.partition) for info in found]
-        for topic, found in cluster.admin.describe_topics(None).items()
-        if not isinstance(found, AdminError)
-    }
-    sources: frozenset[str] = frozenset()
-    if program is not None:
-        metadata = program.metadata(application_id, available_topics=partitions)
-        own |= metadata.internal_topics
-        sources = metadata.source_topics - metadata.internal_topics
-    owners = owners_of(application_id, partitions, groups=groups, own=own)
-    _check_internal(internal, application_id, owners, partitions)
-    everything = [at for topic in partitions for at in partitions[topic] if not topic.startswith("__")]
-    committed = cluster.admin.committed_offsets(application_id, everything) if everything else {}
-    read = {at.topic for at, offset in committed.items() if offset is not None}
-    for topic, found in owners.items():
-        if found.owner is Owner.UNCERTAIN and (topic in inputs or (topic in read and topic.endswith("-changelog"))):
-            owners[topic] = _INPUT
-    owners |= dict.fromkeys(sources & owners.keys(), _INPUT)
-    mine = {topic for topic, found in owners.items() if found.owner is not Owner.OTHER}
-    if inputs:
-        for topic in inputs:
-            if topic not in partitions:
-                near = get_close_matches(topic, partitions, n=1)
-                raise _RefusedError(f"topic {topic} does not exist" + (f"; did you mean {near[0]}?" if near else ""))
-            if topic in mine:
-                raise _RefusedError(
-                    f"{topic} is an internal topic of {application_id}: the reset deletes it and cannot read it again"
-                )
-        chosen = [at for topic in inputs for at in partitions[topic]]
-    else:
-        chosen = [at for topic in sorted(read - mine) for at in partitions[topic]]
-    if not chosen and not mine:
-        raise _RefusedError(
-            f"{application_id} has neither committed offsets nor internal topics at {cluster.bootstrap}; check the "
-            "name" + _near_group(application_id, groups)
-        )
-    positions = _positions(cluster, chosen, committed, target)
-    return Plan(
-        {at: (committed.get(at), positions[at]) for at in sorted(chosen)}, owners, [] if refused else removed, refused
-    )
-
-
-def _check_internal(
-    internal: Collection[str], application_id: str, owners: Mapping[str, OwnerOfTopic], partitions: Collection[str]
-) -> None:
-    looks_internal = owners_of(application_id, internal)
-    for topic in internal:
-        if topic not in partitions:
-            near = get_close_matches(topic, owners, n=1)
-            raise _RefusedError(f"topic {topic} does not exist" + (f"; did you mean {near[0]}?" if near else ""))
-        if topic not in looks_internal:
-            raise _RefusedError(
-                f"{topic} is not named like an internal topic of {application_id}, so the reset does not delete it"
-            )
-
-
-def _near_group(name: str, groups: Collection[str]) -> str:
-    near = get_close_matches(name, groups, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def _positions(
-    cluster: Connection,
-    chosen: Collection[TopicPartition],
-    committed: Mapping[TopicPartition, int | None],
-    target: Target,
-) -> dict[TopicPartition, int]:
-    """Return the new positions, limited to each partition's first and end offset."""
-    if not chosen:
-        return {}
-    first = _known(cluster.admin.list_offsets(chosen, earliest=True))
-    ends = _known(cluster.admin.list_offsets(chosen))
-    if target.latest:
-        return ends
-    if target.datetime_ms is not None:
-        at_time = cluster.groups.offsets_at(chosen, target.datetime_ms)
-        return {at: ends[at] if (offset := at_time[at]) is None else offset for at in chosen}
-
-    def wanted(at: TopicPartition) -> int:
-        if target.offset is not None:
-            return target.offset
-        before = committed.get(at)
-        return first[at] if target.shift is None or before is None else before + target.shift
-
-    return {at: min(max(wanted(at), first[at]), ends[at]) for at in chosen}
-
-
-def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPartition, int]:
-    known: dict[TopicPartition, int] = {}
-    for at, offset in offsets.items():
-        if isinstance(offset, AdminError):
-            raise BrokerUnavailableError(f"cannot fetch the offsets of {at}: {offset.message}")
-        known[at] = offset
-    return known
 
 
 def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:

@@ -1,6 +1,6 @@
 """The commands ``backtest`` and ``backtest generate``.
 
-``app()`` returns a Typer application, which ``python -m streams_py.cli.spark.backtest`` runs. Exit status: 0; 1 if a
+``app`` is a Typer application, which ``python -m streams_py.cli.spark.backtest`` runs. Exit status: 0; 1 if a
 candidate cannot be used; 2 if the command line is wrong or no decision could be computed.
 """
 
@@ -306,18 +306,15 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def app() -> typer.Typer:
-    """Return the commands under one name."""
-    made = typer.Typer(
-        name="backtest",
-        help="Show what another assignor or setting would have done in the recorded rebalances.",
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    made.callback(invoke_without_command=True)(backtest)
-    made.command()(generate)
-    return made
+app = typer.Typer(
+    name="backtest",
+    help="Show what another assignor or setting would have done in the recorded rebalances.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.callback(invoke_without_command=True)(backtest)
+app.command()(generate)
 
 
 if __name__ == "__main__":
-    app()()
+    app()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streams_py.cli.groups.resetting import Target, reset_application
+from streams_py.cli.groups.reset_plan import Target
+from streams_py.cli.groups.resetting import reset_application
 from tests.support.broker.kit import Application, text, true_counts
 
 

@@ -23,7 +23,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app(), [str(one) for one in arguments])
+    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 def test_report_and_verdict_are_there_when_all_goes_well(inputs: Path, tmp_path: Path) -> None:

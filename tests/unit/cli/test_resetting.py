@@ -12,7 +12,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.groups import resetting
-from streams_py.cli.groups.resetting import Target, reset_application
+from streams_py.cli.groups.reset_plan import Target
+from streams_py.cli.groups.resetting import reset_application
 from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo
 from streams_py.ports.described_groups import (

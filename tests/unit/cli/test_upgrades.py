@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,7 +90,9 @@ def test_file_of_the_application_names_the_group(
 ) -> None:
     asked = []
 
-    def against(new: Topology, bootstrap: str | None, application_id: str, config: Path | None) -> UpgradeReport:
+    def against(
+        new: Topology, bootstrap: str | None, application_id: str, config: Path | None, others: Collection[str]
+    ) -> UpgradeReport:
         asked.append((bootstrap, application_id, config))
         return check_upgrade(new, new)
 
@@ -133,7 +136,7 @@ def test_group_that_nobody_knows_is_not_called_safe(
     cluster = FakeCluster(topics, {}, groups=groups)
     monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
     monkeypatch.setattr(cluster, "bootstrap", "here:1", raising=False)
-    import_module("streams_py.cli.records")  # loaded now, or it would keep the fake
+    import_module("streams_py.cli.records.topics")  # loaded now, or it would keep the fake
     monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
     code, output = run(versions[0], "-a", "shop", "-b", "here:1")
     assert (code, said in output) == (status, True), output
@@ -144,7 +147,7 @@ def test_application_that_is_stopped_can_be_named(
 ) -> None:
     cluster = FakeCluster({"in": 4, "shop-two-x-changelog": 4}, {}, groups=("shop",))
     monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
-    import_module("streams_py.cli.records")
+    import_module("streams_py.cli.records.topics")
     monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
     code, output = run(versions[0], "-a", "shop", "-b", "here:1", "--other-application", "shop-two")
     assert (code, "orphaned" in output) == (0, False), output

@@ -7,6 +7,7 @@ import inspect
 import json
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.cli.groups import commands
+from streams_py.cli.groups.watching import dashboard
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.history import History
 from streams_py.dashboard.watcher import GroupWatcher
@@ -109,10 +110,9 @@ def test_the_look_after_a_change_shows_it_and_comes_within_a_second(
             return self.is_set()
 
     with monkeypatch.context() as patch:
-        patch.setattr("streams_py.dashboard.watcher.threading.Event", Rests)
-        watching = GroupWatcher(
-            cluster, "app", board, every_s=inspect.signature(commands.dashboard).parameters["every"].default
-        )
+        # Not in the module itself: a thread waits for an event of its own when it starts.
+        patch.setattr("streams_py.dashboard.watcher.threading", SimpleNamespace(**vars(threading) | {"Event": Rests}))
+        watching = GroupWatcher(cluster, "app", board, every_s=inspect.signature(dashboard).parameters["every"].default)
     watching.start()
     until(lambda: len(rests) == 3, "three looks")
     watching.stop()

@@ -28,7 +28,8 @@ from streams_protocol import (
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.cli.groups import inspecting
-from streams_py.cli.groups.inspecting import inspect_command, render, short_tasks, to_json
+from streams_py.cli.groups.group_tables import render, short_tasks, to_json
+from streams_py.cli.groups.inspecting import inspect_command
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import Election, decode_election, offsets_partition
 from streams_py.inspection.gather import inspect_group

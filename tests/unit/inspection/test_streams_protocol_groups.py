@@ -13,7 +13,7 @@ from rich.console import Console
 
 from streams_protocol.types import TaskId
 from streams_py.adapters.kafka_python.admin.streams_groups import StreamsGroupDescribeResponse, streams_group
-from streams_py.cli.groups.inspecting import render, to_json
+from streams_py.cli.groups.group_tables import render, to_json
 from streams_py.errors import StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.reasons import explain_group

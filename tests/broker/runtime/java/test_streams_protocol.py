@@ -11,7 +11,8 @@ import pytest
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
-from streams_py.cli.groups.resetting import Target, reset_application
+from streams_py.cli.groups.reset_plan import Target
+from streams_py.cli.groups.resetting import reset_application
 from tests.support.broker.kit import Application, text
 
 

@@ -1,0 +1,1 @@
+"""Commands that list topics, and write and read records, on any cluster."""

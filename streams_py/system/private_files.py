@@ -32,6 +32,8 @@ _SHARED_FILE_MODE: Final = 0o666
 """Mode of outputs that other users may read, as far as the umask allows."""
 
 _OTHERS: Final = 0o077
+_LINKS_MAX: Final = 40
+"""Number of links in a path, as in Linux."""
 _TEMPORARY: Final = ".tmp"
 _ACL_NAME: Final = "system.posix_acl_default"
 _ACL_ENTRY: Final = struct.Struct("<HHI")
@@ -80,18 +82,43 @@ def check_shared_folder(path: str) -> None:
         UntrustedPathError: Another user has control of the folder, of a folder above it, or of a link in the path.
         OSError: The folder does not exist.
     """
-    above = os.path.abspath(path)
-    while above != os.path.dirname(above):
-        status = os.lstat(above)
-        if stat.S_ISLNK(status.st_mode) and not _is_trusted(status.st_uid):
-            raise UntrustedPathError(above, f"is a symbolic link of {_user(status.st_uid)}; name the folder itself")
-        above = os.path.dirname(above)
+    check_links(path)
     real = os.path.realpath(path)
     _check_writers(real, os.stat(real), is_shared=True)
     above = os.path.dirname(real)
     while above != os.path.dirname(above):
         _check_writers(above, os.stat(above), is_shared=False)
         above = os.path.dirname(above)
+
+
+def check_links(path: str, depth: int = 0) -> None:
+    """Check that no link in a path, or in the path that a link leads to, belongs to another user.
+
+    Raises:
+        UntrustedPathError: A link belongs to another user.
+        OSError: The path does not exist.
+    """
+    if depth > _LINKS_MAX:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    above = os.path.abspath(path)
+    while above != os.path.dirname(above):
+        status = os.lstat(above)
+        if stat.S_ISLNK(status.st_mode):
+            if not _is_trusted(status.st_uid):
+                raise UntrustedPathError(above, f"is a symbolic link of {_user(status.st_uid)}; use its target")
+            check_links(os.path.join(os.path.dirname(above), os.readlink(above)), depth + 1)
+        above = os.path.dirname(above)
+
+
+def check_folder(path: str) -> None:
+    """Check that only this user and root can create files in a folder. For files that an earlier process has written.
+
+    Raises:
+        UntrustedPathError: The path is a symbolic link, or another user has control of the folder.
+        OSError: The folder does not exist, or is not a folder.
+    """
+    with _opened_folder(path) as folder:
+        _check_writers(path, os.fstat(folder), is_shared=True)
 
 
 def _check_writers(path: str, status: os.stat_result, *, is_shared: bool) -> None:
@@ -202,6 +229,31 @@ def open_file(path: str, flags: int, mode: int = FILE_MODE) -> int:
             _check_owner(path, status)
         if truncates:
             os.ftruncate(file, 0)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def open_input(path: str) -> int:
+    """Open a file of any user for reading.
+
+    Another user who may write to a folder of the path could otherwise lead this process to a file that only this user
+    may read, or to a named pipe, which blocks.
+
+    Raises:
+        UntrustedPathError: A link in the path belongs to another user, or the path is not a regular file.
+        OSError: The file cannot be opened.
+    """
+    check_links(path)
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise UntrustedPathError(path, "is not a regular file")
+        check_links(path)
+        if not os.path.samestat(status, os.stat(path)):
+            raise UntrustedPathError(path, "was replaced while it was opened")
     except BaseException:
         os.close(file)
         raise

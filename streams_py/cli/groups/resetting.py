@@ -131,7 +131,7 @@ def reset_application(
         program = None if topology is None else load_topology(topology, settings)
         with connected(bootstrap, config, "streams-py-reset") as cluster:
             plan = make_plan(cluster, Request(application_id, target, inputs, internal, program, force))
-            _print(plan, application_id, state_dir)
+            _print(plan, application_id, state_dir, has_state=state is not None and bool(state.instances()))
             if dry_run:
                 if plan.refused:
                     print(printable(f"without --dry-run, the reset would be refused now: {plan.refused}"))
@@ -158,7 +158,7 @@ def reset_application(
     return 0
 
 
-def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
+def _print(plan: Plan, application_id: str, state_dir: str | None, *, has_state: bool) -> None:
     for member in plan.removed:
         print(printable(f"remove member {member.client_id} at {member.client_host}"))
     if not plan.positions:
@@ -185,8 +185,8 @@ def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
             )
         )
     if state_dir is not None:
-        there = Path(state_dir, application_id).is_dir()
-        print(f"delete the local state of {application_id} in {state_dir}" + ("" if there else ": no state found"))
+        found = "" if has_state else ": no state found"
+        print(printable(f"delete the local state of {application_id} in {state_dir}{found}"))
 
 
 def _carry_out(

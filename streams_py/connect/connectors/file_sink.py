@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask, TopicPartition
 from streams_py.connect.connectors.settings import ConnectorSettings, Names, WithSettings
 from streams_py.errors import ConnectorError
-from streams_py.system.private_files import open_file
+from streams_py.system.private_files import UntrustedPathError, check_links, open_file
 
 _OWN_FIELDS: Final = ("offset", "key")
 _TAIL_BYTES: Final = 1 << 16
@@ -62,6 +62,9 @@ class FileSinkTask(SinkTask):
         self._files: dict[TopicPartition, _PartitionFile] = {}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+            check_links(str(self._directory))
+        except UntrustedPathError as error:
+            raise ConnectorError(f"directory: {error}") from None
         except OSError as error:
             raise ConnectorError(f"directory {self._directory} cannot be created: {error.strerror}") from None
 

@@ -26,6 +26,7 @@ from pydantic import Field
 from streams_py.connect.api import SourceConnector, SourceRecord, SourceTask
 from streams_py.connect.connectors.settings import ConnectorSettings, WithSettings
 from streams_py.errors import ConnectorError
+from streams_py.system.private_files import UntrustedPathError, open_input
 
 _log = logging.getLogger("streams_py.connect")
 _HEAD_BYTES_MAX: Final = 1024
@@ -111,9 +112,11 @@ class FileSourceTask(SourceTask):
     def _open(self, position: int, head: int | None) -> BinaryIO | None:
         """Open the file, or return None if it does not exist (yet)."""
         try:
-            file = open(self._settings.file, "rb")  # noqa: SIM115  # stays open
+            file = os.fdopen(open_input(self._settings.file), "rb")  # stays open
         except FileNotFoundError:
             return None
+        except UntrustedPathError as error:
+            raise ConnectorError(f"file: {error}") from None
         size = os.fstat(file.fileno()).st_size
         if size < position or (head is not None and self._head(file, position) != head):
             what = "was truncated" if size < position else "was replaced (it starts with other bytes than before)"

@@ -493,7 +493,7 @@ class StateDirectory:
         stayed: list[str] = []
         if not self._persistent:
             return stayed
-        for path in self._checked_directories():
+        for path in self.instances():
             own = self._lock_file if path == self._path else None
             lock = own or lock_directory(path)
             if lock is None:
@@ -511,8 +511,12 @@ class StateDirectory:
                     unlock_directory(path, lock)
         return stayed
 
-    def _checked_directories(self) -> list[str]:
-        """Return the directories of all instances. StateError if another user controls one, or a parent of it."""
+    def instances(self) -> list[str]:
+        """Return the directories of all instances of the application on this machine.
+
+        Raises:
+            StateError: Another user controls a directory or a parent of it, or this user may not look.
+        """
         try:
             os.lstat(self._application)
         except (FileNotFoundError, NotADirectoryError):

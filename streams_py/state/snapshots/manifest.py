@@ -90,7 +90,8 @@ class Manifest:
             if content["format"] != _FORMAT:
                 raise SnapshotError(f"its manifest has format {content['format']!r:.20}; this version reads {_FORMAT}")
             files = {
-                _name(name): SnapshotFile(_hash(sha256), int(size)) for name, (sha256, size) in content["files"].items()
+                _name(name): SnapshotFile(_hash(sha256), _size(size))
+                for name, (sha256, size) in content["files"].items()
             }
             if len(files) > _FILES_MAX:
                 raise SnapshotError(f"it has {len(files)} files, more than the limit of {_FILES_MAX}")
@@ -153,6 +154,12 @@ def _name(name: str) -> str:
     if not _FILE_NAME.fullmatch(name):
         raise SnapshotError(f"it has a file with the invalid name {name!r:.100}")
     return name
+
+
+def _size(size: int) -> int:
+    if int(size) < 0:
+        raise ValueError("a file has a negative size")
+    return int(size)
 
 
 def _time(time_ms: int | None) -> int | None:

@@ -50,6 +50,8 @@ there are newer snapshots, and the old one may be too old by now.
 _HOUR_MS: Final = 3_600_000
 _SHARE_TO_REPLAY: Final = 10
 """One in this many parts of ``delete.retention.ms`` is reserved for the download and for replaying newer records."""
+_SHARE_TO_LEAVE_FREE: Final = 10
+"""One in this many parts of the free disk space is not used for a snapshot."""
 _SILENCE_MAX_MS: Final = 120_000
 """Time without progress after which a download is given up, in ms.
 
@@ -355,6 +357,7 @@ class Snapshots:
         known = self._known(fetch, task, name, manifest.positions.keys())
         self._check_positions(manifest, known, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(fetch.folder, ignore_errors=True)
+        _check_space(manifest, os.path.dirname(fetch.folder))
         make_folder(fetch.folder)  # not its parents: the task may have been deleted
         for file_name, file in manifest.files.items():
             path = os.path.join(fetch.folder, file_name)
@@ -428,6 +431,19 @@ class Snapshots:
                 f"{retention_ms / _HOUR_MS:.1f} h (delete.retention.ms), of which a tenth is reserved for replaying: "
                 "keys that were deleted since could reappear"
             )
+
+
+def _check_space(manifest: Manifest, folder: str) -> None:
+    """Check that the disk has room for a snapshot. A full disk would stop all tasks of the process.
+
+    Raises:
+        SnapshotError: The disk has not enough free space.
+    """
+    size, free = sum(file.size for file in manifest.files.values()), shutil.disk_usage(folder).free
+    if size > free - free // _SHARE_TO_LEAVE_FREE:
+        raise SnapshotError(
+            f"its files have {size} bytes, but {folder} has {free} bytes free, of which a tenth is reserved"
+        )
 
 
 def _remove_left(folder: str) -> None:

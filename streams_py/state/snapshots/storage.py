@@ -23,7 +23,7 @@ from streams_py.errors import ConfigError, SnapshotError
 from streams_py.state.directory.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.system.printable import named
-from streams_py.system.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
+from streams_py.system.private_files import FILE_MODE, FOLDER_MODE, check_folder, check_shared_folder, make_folder
 
 _MANIFEST_BYTES_MAX: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 20
@@ -80,6 +80,7 @@ class TaskSnapshots:
             SnapshotError: The file is not a valid manifest.
         """
         path = f"{self._manifests}/{name}"
+        self._check_folder(self._manifests)
         if self._fs.size(path) > _MANIFEST_BYTES_MAX:
             raise SnapshotError("its manifest is too large")
         return Manifest.decode(self._fs.cat_file(path))
@@ -122,6 +123,7 @@ class TaskSnapshots:
             SnapshotError: The file is missing, or differs from the manifest.
         """
         remote = f"{self._files}/{file.sha256}"
+        self._check_folder(self._files)
         if not self._fs.exists(remote) or self._fs.size(remote) != file.size:
             raise SnapshotError(f"its file {file.sha256[:12]} is missing or incomplete")
         self._fs.get_file(remote, local, callback=_bounded(file.size))
@@ -169,11 +171,25 @@ class TaskSnapshots:
             level = f"{level}/{name}"
             make_folder(level)
 
+    def _check_folder(self, folder: str) -> None:
+        """Check that no other user of this host can have written the files in a folder below the URL.
+
+        Another user may have created it where all users may create folders.
+        """
+        if not _is_local(self._fs) or not os.path.lexists(folder):
+            return
+        check_shared_folder(self._root)
+        level = self._root
+        for name in folder.removeprefix(self._root).strip("/").split("/"):
+            level = f"{level}/{name}"
+            check_folder(level)
+
     def _close_to_others(self, path: str) -> None:
         if _is_local(self._fs):
             os.chmod(path, FILE_MODE)
 
     def _list(self, folder: str, ending: str) -> list[str]:
+        self._check_folder(folder)
         try:
             found = self._fs.ls(folder, detail=False)
         except FileNotFoundError:

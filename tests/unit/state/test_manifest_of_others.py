@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf, _digest
+from streams_py.state.snapshots.snapshots import _check_space
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
 
 OF = SnapshotOf("app", "cluster", "0_0", {"store": "key-value"})
@@ -89,3 +92,18 @@ def test_address_that_cannot_be_used_shows_no_credentials(url: str) -> None:
     with pytest.raises(ConfigError, match=r"state\.snapshot\.store") as caught:
         open_storage(url)
     assert "hunter2" not in str(caught.value)
+
+
+def test_snapshot_that_is_larger_than_the_disk_is_skipped(tmp_path: Path) -> None:
+    """A hostile bucket could otherwise fill the disk of all tasks."""
+    free = shutil.disk_usage(tmp_path).free
+    half = SnapshotFile("0" * 64, free // 2)
+    _check_space(replace(MANIFEST, files={"a": half}), str(tmp_path))
+    with pytest.raises(SnapshotError, match="of which a tenth is reserved"):
+        _check_space(replace(MANIFEST, files={"a": half, "b": half}), str(tmp_path))
+
+
+def test_file_with_a_negative_size_is_refused() -> None:
+    files = {"a": ["0" * 64, 1 << 62], "b": ["0" * 64, -(1 << 62)]}
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        Manifest.decode(written({**content_of(MANIFEST), "files": files}))

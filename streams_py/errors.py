@@ -66,11 +66,14 @@ class StreamsError(Exception):
     """
 
     retriable: ClassVar[bool] = False
+    """Whether the same operation may succeed later."""
     was_handled = False
+    """Whether an exception handler was already called for the error."""
 
     def __init__(self, message: str, *, task_id: TaskId | None = None) -> None:
         super().__init__(message)
         self.task_id = task_id
+        """The task that the error concerns, or None."""
 
 
 # -- your application ----------------------------------------------------------------------------------------
@@ -89,6 +92,7 @@ class ConfigError(StreamsError, ValueError):
     def __init__(self, message: str, *, key: str | None = None) -> None:
         super().__init__(message)
         self.key = key
+        """The key of the wrong setting, if the error concerns one."""
 
 
 class ConnectorError(StreamsError):
@@ -109,6 +113,7 @@ class TopologyError(StreamsError, ValueError):
     """
 
     where: str | None = None
+    """The line of your program that caused the error, or None."""
 
 
 class AssignorError(StreamsError):
@@ -152,6 +157,7 @@ class HandlerError(StreamsError):
     """
 
     was_handled = True
+    """True: no further handler is called."""
 
 
 class CallTimeoutError(ProcessingError):
@@ -223,6 +229,7 @@ class BrokerUnavailableError(StreamsError):
     """
 
     retriable: ClassVar[bool] = True
+    """True: the cluster may respond later."""
 
 
 class RegistryUnavailableError(BrokerUnavailableError):
@@ -281,11 +288,17 @@ class ProductionError(StreamsError):
     ) -> None:
         super().__init__(message)
         self.topic = topic
+        """Topic of the record."""
         self.partition = partition
+        """Partition of the record, or None if it was not chosen yet."""
         self.retriable = retriable  # type: ignore[misc]  # narrows the class default per instance
+        """Whether the failure is temporary."""
         self.record = record
+        """The record, or None if it is not known."""
         self.reason = reason
+        """Kafka's name of the error, or ""."""
         self.ends_transaction = ends_transaction
+        """Whether the broker aborts the transaction of this record."""
 
 
 class BatchRefusedError(ProductionError):
@@ -368,6 +381,7 @@ class StateStoreMigratedError(InvalidStateStoreError):
     """
 
     retriable: ClassVar[bool] = True
+    """True: a new view may work."""
 
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
@@ -379,6 +393,7 @@ class StateStoreNotAvailableError(InvalidStateStoreError):
     """
 
     retriable: ClassVar[bool] = True
+    """True: a task with the store may start later."""
 
 
 class UnknownStateStoreError(InvalidStateStoreError):

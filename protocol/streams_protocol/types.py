@@ -21,7 +21,9 @@ class TopicPartition(NamedTuple):
     """A partition of a topic. The order is by topic name, then by partition number."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition, from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -30,8 +32,11 @@ class TopicPartition(NamedTuple):
 class _TaskIdFields(NamedTuple):
     # The name comes first, so that the tuple order is the task order. "" means "no topology name".
     name: str
+    """Name of the topology, or ""."""
     subtopology: int
+    """Number of the sub-topology."""
     partition: int
+    """Number of the partition."""
 
 
 class TaskId(_TaskIdFields):
@@ -71,7 +76,9 @@ class TaskId(_TaskIdFields):
 
 class _ProcessIdFields(NamedTuple):
     high: int
+    """The first 64 bits, as a signed number."""
     low: int
+    """The last 64 bits, as a signed number."""
 
 
 class ProcessId(_ProcessIdFields):
@@ -121,7 +128,9 @@ class HostInfo(NamedTuple):
     """Endpoint of a client for interactive queries (``application.server``)."""
 
     host: str
+    """Host name or address."""
     port: int
+    """Port."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

@@ -42,7 +42,9 @@ class TaskType(Enum):
     """Role of a task on a client."""
 
     ACTIVE = "ACTIVE"
+    """The task processes records."""
     STANDBY = "STANDBY"
+    """The task only keeps a copy of the state. Warm-up tasks count as standby tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ class AssignedTask:
     """A task in a role, as assigned to a client (KIP-924)."""
 
     id: TaskId
+    """The task."""
     type: TaskType
+    """Its role."""
 
     def __str__(self) -> str:
         return f"AssignedTask{{{self.type.value}, {self.id}}}"
@@ -265,6 +269,7 @@ class GroupAssignment:
     """The assignment that the leader sends to each member, by member id."""
 
     group_assignment: Mapping[str, MemberAssignment] = field(default_factory=dict)
+    """Member id -> assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +277,7 @@ class GroupSubscription:
     """The subscription of each member, by member id."""
 
     group_subscription: Mapping[str, MemberSubscription] = field(default_factory=dict)
+    """Member id -> subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +285,7 @@ class TaskAssignment:
     """The answer of a task assignor: one entry for each client, including clients without tasks."""
 
     assignment: Collection[KafkaStreamsAssignment]
+    """One entry for each client."""
 
 
 class TaskAssignor(abc.ABC):

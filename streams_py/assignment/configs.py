@@ -47,13 +47,21 @@ class AssignmentConfigs:
     """
 
     acceptable_recovery_lag: int = 10_000
+    """Maximum lag of a copy that counts as caught up, in records."""
     max_warmup_replicas: int = 2
+    """Maximum number of warm-up tasks in the group."""
     num_standby_replicas: int = 0
+    """Number of standby tasks for each task with state."""
     probing_rebalance_interval_ms: int = 600_000
+    """Time until the leader checks again whether warm-up tasks have caught up, in ms."""
     rack_aware_assignment_tags: tuple[str, ...] = ()
+    """Names of the client tags over which standby tasks are distributed."""
     rack_aware_traffic_cost: int | None = None
+    """Cost of a partition that is read from another rack."""
     rack_aware_non_overlap_cost: int | None = None
+    """Cost of moving a task to another client."""
     rack_aware_assignment_strategy: str = STRATEGY_NONE
+    """"none", "min_traffic" or "balance_subtopology"."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rack_aware_assignment_tags", tuple(self.rack_aware_assignment_tags))

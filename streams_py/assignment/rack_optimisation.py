@@ -29,9 +29,13 @@ class RackAwareOptimizationParams:
     """
 
     application_state: ApplicationState
+    """The state that the assignor got."""
     traffic_cost: int | None = None
+    """Cost of a partition that is read from another rack. None: as configured."""
     non_overlap_cost: int | None = None
+    """Cost of moving a task to another client. None: as configured."""
     tasks: Iterable[TaskId] | None = None
+    """The tasks that may move. None: all tasks."""
 
 
 def rack_strategy_set(application_state: ApplicationState) -> bool:

@@ -61,8 +61,11 @@ class Candidate:
     """A candidate. ``assignor`` is one of the forms above, or a class, which may be defined outside of modules."""
 
     name: str
+    """Name in the report."""
     assignor: str | type[TaskAssignor]
+    """Name or class of the assignor."""
     overrides: Mapping[str, object] = field(default_factory=dict)
+    """Settings that differ from the recorded ones, by key."""
 
     @property
     def spec(self) -> str:

@@ -64,7 +64,9 @@ class Skipped:
     """The number of lines that cannot be read, and the reason for the first of them."""
 
     lines: int = 0
+    """Number of lines that were not used."""
     reason: str = ""
+    """The reason for the first of them, or ""."""
 
     def note(self, where: str, why: str) -> None:
         """Count a line that cannot be read, and keep the reason for the first one."""

@@ -292,7 +292,12 @@ class ConfigFields(BaseModel):
     Change it: up when the clocks of producers are wrong by more than a day."""
 
     clients: Mapping[str, SkipValidation[str]] = Field(default_factory=dict, exclude=True)
+    """Settings of the Kafka clients, by their whole key."""
     topics: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    """Settings of internal topics (``topic.<key>``), without the prefix."""
     client_tags: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    """Tags of this instance (``client.tag.<key>``), without the prefix."""
     app: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
+    """Settings of the application itself (``app.<key>``), without the prefix."""
     original: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
+    """The settings as they were given, by key."""

@@ -44,6 +44,7 @@ JsonMap: TypeAlias = Mapping[str, Any]
 """A map with string keys. Its values are text, numbers, booleans or None."""
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""Names and values, in order. Names may repeat."""
 
 
 class RetriableError(Exception):
@@ -83,12 +84,19 @@ class SinkRecord:
     """
 
     topic: str
+    """Topic of the record."""
     partition: int
+    """Partition of the record."""
     offset: int
+    """Offset of the record."""
     key: Any
+    """The converted key."""
     value: Any
+    """The converted value. None: the record is a tombstone."""
     timestamp: int | None = None
+    """Time in ms since the epoch, or None."""
     headers: Headers = ()
+    """Headers of the record."""
 
 
 class OffsetReader(Protocol):
@@ -172,6 +180,7 @@ class Connector(ABC):
     """
 
     version: ClassVar[str] = "0"
+    """Version of the connector, as the REST API shows it."""
     path_keys: ClassVar[tuple[str, ...]] = ()
     """Configuration keys whose values are files or folders of the worker's host.
 
@@ -183,6 +192,7 @@ class Connector(ABC):
     Names such as ``...password`` and ``...secret`` are always included.
     """
     context: ConnectorContext
+    """The worker's side of the connector. Set by :meth:`initialize`."""
 
     def initialize(self, context: ConnectorContext) -> None:
         """Store the context. Called before ``start``."""
@@ -230,7 +240,8 @@ class SourceConnector(Connector):
     """A connector that reads records from a source into Kafka."""
 
     @abstractmethod
-    def task_class(self) -> type[SourceTask]: ...
+    def task_class(self) -> type[SourceTask]:
+        """Return the class of the connector's tasks."""
 
 
 class SinkConnector(Connector):
@@ -240,7 +251,8 @@ class SinkConnector(Connector):
     """
 
     @abstractmethod
-    def task_class(self) -> type[SinkTask]: ...
+    def task_class(self) -> type[SinkTask]:
+        """Return the class of the connector's tasks."""
 
 
 class SourceTask(ABC):
@@ -249,6 +261,7 @@ class SourceTask(ABC):
     path_keys: ClassVar[tuple[str, ...]] = ()
     """See :attr:`Connector.path_keys`."""
     context: SourceTaskContext
+    """The worker's side of the task. Set by :meth:`initialize`."""
 
     def initialize(self, context: SourceTaskContext) -> None:
         """Store the context. Called before ``start``."""
@@ -282,6 +295,7 @@ class SinkTask(ABC):
     path_keys: ClassVar[tuple[str, ...]] = ()
     """See :attr:`Connector.path_keys`."""
     context: SinkTaskContext
+    """The worker's side of the task. Set by :meth:`initialize`."""
 
     def initialize(self, context: SinkTaskContext) -> None:
         """Store the context. Called before ``start``."""

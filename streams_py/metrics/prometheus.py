@@ -85,7 +85,9 @@ class _Server:
         self._registry.register(collector)
         self._server = ProbeServer(host, port, self._answer, name="metrics", key=key, advice=advice, names=names)
         self.host = host
+        """The address at which the server listens."""
         self.port = self._server.port
+        """The port at which the server listens."""
 
     def _answer(self, path: str, headers: dict[str, str]) -> Answer:
         if path.partition("?")[0] not in ("/", "/metrics"):

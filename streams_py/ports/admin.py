@@ -34,6 +34,7 @@ class AdminErrorKind(Enum):
     UNSUPPORTED = "not supported by the broker"
     NOT_ALLOWED = "not allowed"
     OTHER = "other"
+    """Any other reason. The message of the error has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class AdminError:
     """The failure of one item of an administrative request."""
 
     kind: AdminErrorKind
+    """The reason."""
     message: str
+    """The reason in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,13 @@ class TopicSpec:
     """A topic to create. ``replication_factor`` -1: the broker's default."""
 
     name: str
+    """Name of the topic."""
     partitions: int
+    """Number of partitions."""
     replication_factor: int = -1
+    """Number of copies of each partition. -1: the broker's default."""
     config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topic, such as ``retention.ms``."""
 
 
 class TopicCleanup(NamedTuple):

@@ -19,15 +19,28 @@ END = -1
 
 
 class RawRecord(Protocol):
-    """A consumed record, with the methods of confluent-kafka's Message. The timestamp is (timestamp type, ms)."""
+    """A consumed record, with the methods of confluent-kafka's Message."""
 
-    def topic(self) -> str: ...
-    def partition(self) -> int: ...
-    def offset(self) -> int: ...
-    def key(self) -> bytes | None: ...
-    def value(self) -> bytes | None: ...
-    def timestamp(self) -> tuple[int, int]: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def topic(self) -> str:
+        """Return the topic."""
+
+    def partition(self) -> int:
+        """Return the partition."""
+
+    def offset(self) -> int:
+        """Return the offset."""
+
+    def key(self) -> bytes | None:
+        """Return the key, or None."""
+
+    def value(self) -> bytes | None:
+        """Return the value, or None."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the type of the timestamp, and the timestamp in ms."""
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Return the headers in order, or None."""
 
 
 class RecordConsumer(Protocol):

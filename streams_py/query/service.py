@@ -60,7 +60,9 @@ class QueryService:
             host, wanted, name="query-service", key=_KEY, names=[own.host, *names], stop_s=_STOP_S, body_max=0
         )
         self.host = host
+        """The address at which the service listens."""
         self.port = self._service.port
+        """The port at which the service listens."""
         self._app = query_app(streams, Router(streams, timeout_s=timeout_s, allowed_hosts=allowed_hosts))
 
     def start(self) -> Self:

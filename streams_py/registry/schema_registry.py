@@ -69,6 +69,7 @@ class SchemaRegistry:
                 )
             settings["basic.auth.user.info"] = user_info
         self.address = addresses
+        """The URLs of the registry, without credentials."""
         self._client = _client(settings, timeout_ms, _hider(settings))
         self._hide = _hider(settings)
         self._serializer = dict(serializer or {})

@@ -73,7 +73,9 @@ class SerdeDefaults(NamedTuple):
     """The default serdes of a builder or of the configuration."""
 
     key: Serde[Any] | None = None
+    """The serde of keys, or None."""
     value: Serde[Any] | None = None
+    """The serde of values, or None."""
 
 
 def serde_or_default(given: Serde[Any] | None, defaults: SerdeDefaults, *, is_key: bool) -> Serde[Any] | None:

@@ -38,8 +38,11 @@ class Windowed(NamedTuple, Generic[K]):
     """
 
     key: K
+    """The key."""
     start: int
+    """Start of the window, in ms. Included."""
     end: int
+    """End of the window, in ms."""
 
 
 class WindowedSerde(Serde[Windowed[Any]]):

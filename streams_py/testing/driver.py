@@ -58,6 +58,7 @@ class InputTopic(Generic[K, V]):
         advance: Duration = 0,
     ) -> None:
         self.name = name
+        """Name of the topic."""
         self._driver = driver
         self._encode_key = key.serializer(name, is_key=True)
         self._encode_value = value.serializer(name, is_key=False)
@@ -132,6 +133,7 @@ class OutputTopic(Generic[K, V]):
 
     def __init__(self, name: str, records: list[MemoryRecord], key: Serde[K], value: Serde[V]) -> None:
         self.name = name
+        """Name of the topic."""
         self._records = records
         self._next = 0
         self._decode_key = key.deserializer(name, is_key=True)

@@ -12,6 +12,7 @@ from typing import Final
 import griffe
 
 import streams_py
+from docs.tools.docstrings import DocstringsAsMarkdown
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _MODULES: Final = (
@@ -23,7 +24,10 @@ _MODULES: Final = (
 
 @cache
 def _package() -> griffe.Module:
-    loader = griffe.GriffeLoader(search_paths=[_ROOT, _ROOT / "protocol"], docstring_parser=griffe.Parser.google)
+    extensions = griffe.load_extensions(DocstringsAsMarkdown)
+    loader = griffe.GriffeLoader(
+        extensions=extensions, search_paths=[_ROOT, _ROOT / "protocol"], docstring_parser=griffe.Parser.google
+    )
     loader.load("streams_protocol")
     package = loader.load("streams_py")
     loader.resolve_aliases(implicit=False, external=False)
@@ -62,10 +66,26 @@ def public() -> set[str]:
 
 
 def entries() -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
-    """Yield every name on a page, with the public members of classes."""
+    """Yield every name on a page, with the public members of classes.
+
+    The tests of a contract have names that are sentences. ``model_config`` belongs to pydantic.
+    """
     for name in listed():
         entry = found(name)
         yield name, entry
         if entry.is_class:
-            members = entry.all_members.items()
-            yield from ((f"{name}.{member}", value) for member, value in members if not member.startswith("_"))
+            for member, value in entry.all_members.items():
+                if not member.startswith(("_", "test_")) and member != "model_config":
+                    yield f"{name}.{member}", value
+
+
+def text_of(entry: griffe.Object | griffe.Alias) -> str:
+    """Return the text of a name: its docstring, or its line in the section ``Attributes`` of its class."""
+    if entry.docstring is not None:
+        return entry.docstring.value.strip()
+    inside = entry.final_target.parent if isinstance(entry, griffe.Alias) else entry.parent
+    sections = inside.docstring.parsed if inside is not None and inside.docstring is not None else []
+    attributes = [
+        attribute for section in sections if section.kind.value == "attributes" for attribute in section.value
+    ]
+    return "".join(attribute.description for attribute in attributes if attribute.name == entry.name)

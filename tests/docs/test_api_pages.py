@@ -10,7 +10,7 @@ from pathlib import Path
 import griffe
 import pytest
 
-from tests.docs.public_names import entries, found, listed, pages, public
+from tests.docs.public_names import entries, found, listed, pages, public, text_of
 
 _HEADING = re.compile(r'<h[2-6] id="([^"]+)"')
 
@@ -35,6 +35,12 @@ def test_every_name_and_member_has_an_address(site: Path, page: str) -> None:
     tops = pages()[page]
     names = {name for name, entry in entries() if entry.docstring and (name in tops or name.rpartition(".")[0] in tops)}
     assert names - addresses == set()
+
+
+def test_every_name_and_member_has_a_text() -> None:
+    all_entries = list(entries())
+    assert len(all_entries) > 1000
+    assert [name for name, entry in all_entries if not text_of(entry)] == []
 
 
 def test_functions_that_take_a_duration_say_in_which_unit() -> None:

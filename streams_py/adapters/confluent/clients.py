@@ -54,9 +54,11 @@ class ConfluentClients:
     def __init__(self, config: StreamsConfig) -> None:
         self._config = config
         self.embedded: EmbeddedCluster | None = None
+        """The embedded cluster that this process has joined, or None."""
         self._limits: TopicLimits | None = None
         self._lock = threading.Lock()
         self.bootstrap = ",".join(config.bootstrap_servers)
+        """Addresses of some brokers, ``host:port`` separated by commas."""
         name = embedded_name(self.bootstrap)
         if name is not None:
             refuse_unsupported(config)

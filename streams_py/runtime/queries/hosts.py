@@ -31,10 +31,15 @@ class StreamsMetadata:
     """One instance: its ``application.server``, its stores, and the input partitions of its tasks."""
 
     host: HostInfo
+    """Its ``application.server``."""
     stores: frozenset[str]
+    """Names of the stores of its active tasks."""
     partitions: frozenset[TopicPartition]
+    """Input partitions of its active tasks."""
     standby_stores: frozenset[str]
+    """Names of the stores of its standby tasks."""
     standby_partitions: frozenset[TopicPartition]
+    """Input partitions of its standby tasks."""
 
 
 @dataclass(frozen=True, slots=True)

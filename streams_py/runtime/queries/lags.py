@@ -20,7 +20,9 @@ class LagInfo:
     """
 
     position: int
+    """The next offset that the local copy lacks."""
     end: int
+    """The end offset of the changelog partition."""
 
     @property
     def lag(self) -> int:

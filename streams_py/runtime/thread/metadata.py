@@ -19,9 +19,13 @@ class TaskMetadata:
     """One task of a thread: state, input partitions and, for active tasks, the offsets of the last commit."""
 
     id: TaskId
+    """Id of the task."""
     state: TaskPhase
+    """Its state."""
     partitions: frozenset[TopicPartition]
+    """Its input partitions."""
     committed_offsets: Mapping[TopicPartition, int]
+    """Input partition -> offset of the last commit. Empty for standby tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,15 @@ class ThreadMetadata:
     """
 
     name: str
+    """Name of the thread."""
     state: ThreadState
+    """State of the thread."""
     active: tuple[TaskMetadata, ...]
+    """Its active tasks."""
     standby: tuple[TaskMetadata, ...]
+    """Its standby tasks."""
     last_error: Exception | None = None
+    """The last error that did not stop the thread, or None."""
 
     @property
     def active_tasks(self) -> tuple[TaskId, ...]:

@@ -16,12 +16,19 @@ class State(Enum):
     """State of a client (KIP-399 names). ``NOT_RUNNING`` and ``ERROR`` are final."""
 
     CREATED = "CREATED"
+    """``start`` was not called yet."""
     REBALANCING = "REBALANCING"
+    """A thread starts, rebalances or restores stores."""
     RUNNING = "RUNNING"
+    """All threads process records."""
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    """``close`` was called. Threads and clients are stopping."""
     PENDING_ERROR = "PENDING_ERROR"
+    """An error stopped the client. Threads and clients are stopping."""
     NOT_RUNNING = "NOT_RUNNING"
+    """The client is closed."""
     ERROR = "ERROR"
+    """The client is closed after an error."""
 
     @property
     def is_final(self) -> bool:
@@ -54,12 +61,19 @@ class ThreadState(Enum):
     """State of a stream thread."""
 
     CREATED = "CREATED"
+    """The thread was not started yet."""
     STARTING = "STARTING"
+    """The thread joins the group."""
     PARTITIONS_REVOKED = "PARTITIONS_REVOKED"
+    """The thread has given up partitions and waits for the next assignment."""
     PARTITIONS_ASSIGNED = "PARTITIONS_ASSIGNED"
+    """The thread has an assignment, and restores the stores of its active tasks."""
     RUNNING = "RUNNING"
+    """The thread processes records."""
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    """The thread commits, closes its tasks and leaves the group."""
     DEAD = "DEAD"
+    """The thread has stopped."""
 
 
 _WORKING: Final = {

@@ -106,6 +106,7 @@ class Results:
         self._stores_without_state = stores_without_state
         self._summaries: dict[int, list[TaskSummary]] = {}
         self.plan = plan
+        """The plan of the run: its inputs, stages and outputs."""
         self.inputs: Mapping[str, Any] = {}
         """Topic -> input, with fixed offsets if it is read from Kafka."""
         self.read_of_tables: dict[TopicPartition, int] = {}

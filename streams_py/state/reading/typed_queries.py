@@ -62,6 +62,7 @@ class KeyQuery(Query[Any | None]):
     """The value of a key in a key-value store, without its timestamp. The answer is None if the key does not exist."""
 
     key: Any
+    """The key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class TimestampedKeyQuery(Query[ValueAndTimestamp[Any] | None]):
     """The value of a key with its timestamp in a timestamped key-value store (KIP-992)."""
 
     key: Any
+    """The key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,11 @@ class RangeQuery(Query[Iterator[tuple[Any, Any]]]):
     """
 
     first: Any = None
+    """The first key, or None."""
     last: Any = None
+    """The last key, or None."""
     reverse: bool = False
+    """Whether the largest key comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +93,11 @@ class TimestampedRangeQuery(Query[Iterator[tuple[Any, ValueAndTimestamp[Any]]]])
     """As :class:`RangeQuery`, with timestamps, for a timestamped key-value store (KIP-992)."""
 
     first: Any = None
+    """The first key, or None."""
     last: Any = None
+    """The last key, or None."""
     reverse: bool = False
+    """Whether the largest key comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +109,11 @@ class WindowKeyQuery(Query[Iterator[tuple[int, Any]]]):
     """
 
     key: Any
+    """The key."""
     first: int
+    """The earliest start, in ms."""
     last: int
+    """The latest start, in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +125,11 @@ class WindowRangeQuery(Query[Iterator[tuple[Windowed[Any], Any]]]):
     """
 
     key: Any = None
+    """The key of the sessions. None for a window store."""
     first: int | None = None
+    """The earliest start, in ms. None for a session store."""
     last: int | None = None
+    """The latest start, in ms. None for a session store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,9 @@ class VersionedKeyQuery(Query[VersionedRecord[Any] | None]):
     """The version of a key that is valid now, or was valid at ``as_of`` (ms), in a versioned store (KIP-960)."""
 
     key: Any
+    """The key."""
     as_of: int | None = None
+    """The time, in ms. None: now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +150,13 @@ class MultiVersionedKeyQuery(Query[Iterator[VersionedRecord[Any]]]):
     """
 
     key: Any
+    """The key."""
     first: int | None = None
+    """The start of the interval, in ms, or None."""
     last: int | None = None
+    """The end of the interval, in ms, or None."""
     reverse: bool = False
+    """Whether the newest version comes first."""
 
 
 class FailureReason(Enum):

@@ -22,20 +22,26 @@ class AddressBroker:
         except KafkaException as error:
             raise NoBrokerError(f"no broker answers at {bootstrap} (STREAMS_PY_BOOTSTRAP): {error.args[0]}") from error
         self.bootstrap = bootstrap
+        """Value for ``bootstrap.servers``."""
         self.capabilities = BrokerCapabilities(
             label=f"Kafka at {bootstrap}", nodes=len(metadata.brokers), apache_kafka=True, node_control=False
         )
+        """Features of the cluster that tests may use."""
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the cluster's default replication and wait until every partition has a leader."""
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
+        """Raise NoBrokerError: the kit did not start the node."""
         raise NoBrokerError(f"cannot stop node {node}: {self.capabilities.label} was not started by this test kit")
 
     def kill_node(self, node: int) -> None:
+        """Raise NoBrokerError: the kit did not start the node."""
         raise NoBrokerError(f"cannot kill node {node}: {self.capabilities.label} was not started by this test kit")
 
     def start_node(self, node: int) -> None:
+        """Raise NoBrokerError: the kit did not start the node."""
         raise NoBrokerError(f"cannot start node {node}: {self.capabilities.label} was not started by this test kit")
 
     def close(self) -> None:

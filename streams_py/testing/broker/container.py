@@ -118,23 +118,29 @@ class DockerBroker:
             self.close()
             raise
         self.bootstrap = ",".join(self._addresses.values())
+        """Value for ``bootstrap.servers``."""
         self.capabilities = BrokerCapabilities(
             label=f"Apache Kafka {version_of(image)} (docker)", nodes=nodes, apache_kafka=True, node_control=True
         )
+        """Features of the cluster that tests may use."""
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the cluster's default replication and wait until every partition has a leader."""
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
+        """Shut a node down cleanly; its data stays."""
         with _docker_errors(f"cannot stop node {node}"):
             self._docker(node).stop(timeout=_STOP_S)
 
     def kill_node(self, node: int) -> None:
+        """Kill a node with SIGKILL; its data stays."""
         with _docker_errors(f"cannot kill node {node}"):
             if self._state(node) == "running":  # Docker rejects killing a stopped container
                 self._docker(node).kill()
 
     def start_node(self, node: int) -> None:
+        """Start a stopped or killed node with its data, and wait until it is ready."""
         with _docker_errors(f"cannot start node {node}"):
             self._docker(node).start()
             running = sum(self._state(other) == "running" for other in self._containers)

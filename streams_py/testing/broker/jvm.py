@@ -110,6 +110,7 @@ class JvmCluster:
         self._launch(down, expected_nodes=len(ports))
 
     def start_node(self, node_id: int) -> None:
+        """Start a stopped or killed node with its data, and wait until it is ready."""
         node = self._node(node_id)
         if node.pid() is None:
             running = sum(other.pid() is not None for other in self.nodes)
@@ -203,15 +204,19 @@ class NodesOnJvm:
     _cluster: JvmCluster
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the cluster's default replication and wait until every partition has a leader."""
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
+        """Shut a node down cleanly; its data stays."""
         self._cluster.end_node(node, hard=False)
 
     def kill_node(self, node: int) -> None:
+        """Kill a node with SIGKILL; its data stays."""
         self._cluster.end_node(node, hard=True)
 
     def start_node(self, node: int) -> None:
+        """Start a stopped or killed node with its data, and wait until it is ready."""
         self._cluster.start_node(node)
 
     def copy_logs(self, folder: Path) -> None:
@@ -236,11 +241,14 @@ class JvmBroker(NodesOnJvm):
             self.close()
             raise
         self.bootstrap = self._cluster.bootstrap
+        """Value for ``bootstrap.servers``."""
         self.capabilities = BrokerCapabilities(
             label=f"Apache Kafka {kafka_version()} (jvm)", nodes=nodes, apache_kafka=True, node_control=True
         )
+        """Features of the cluster that tests may use."""
 
     def close(self) -> None:
+        """Stop all nodes and remove their data."""
         self._folder.close()
 
 

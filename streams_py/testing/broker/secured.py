@@ -49,9 +49,13 @@ class Right:
     """
 
     operation: str
+    """Operation such as ``READ``."""
     resource: str
+    """Kind of the resource."""
     name: str = "kafka-cluster"
+    """Name of the resource."""
     prefixed: bool = False
+    """Whether ``name`` is a prefix."""
 
 
 class SecuredBroker(NodesOnJvm):
@@ -80,9 +84,11 @@ class SecuredBroker(NodesOnJvm):
         self.listeners: Mapping[str, str] = {listener: f"{HOST}:{port}" for listener, port in listeners.items()}
         """Address of each listener."""
         self.bootstrap = self._cluster.bootstrap
+        """Value for ``bootstrap.servers``, of the listener without security."""
         self.capabilities = BrokerCapabilities(
             label=f"Apache Kafka {kafka_version()} (jvm, secured)", nodes=1, apache_kafka=True, node_control=True
         )
+        """Features of the cluster that tests may use."""
         self._admin = kafka_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     # -- authentication ----------------------------------------
@@ -158,6 +164,7 @@ class SecuredBroker(NodesOnJvm):
         }
 
     def close(self) -> None:
+        """Stop all nodes and remove their data."""
         self._folder.close()
 
     # -- the node's settings ----------------------------------------

@@ -35,7 +35,9 @@ class Finding:
     """A schedule that broke promises."""
 
     seed: int
+    """Seed of the schedule."""
     violations: tuple[Violation, ...]
+    """The broken promises."""
 
     @property
     def safe(self) -> bool:
@@ -48,13 +50,21 @@ class Campaign:
     """The sum of many runs. ``seconds`` is wall-clock time."""
 
     schedules: int = 0
+    """Number of schedules."""
     rebalances: int = 0
+    """Number of rebalances."""
     events: int = 0
+    """Number of simulated events."""
     virtual_ms: int = 0
+    """Virtual time of all schedules, in ms."""
     seconds: float = 0.0
+    """Wall-clock time, in seconds."""
     faults: Counter[Fault] = field(default_factory=Counter)
+    """Number of faults of each kind."""
     checked: Counter[str] = field(default_factory=Counter)
+    """Number of checks of each promise."""
     findings: list[Finding] = field(default_factory=list)
+    """The schedules that broke promises."""
     oscillating: int = 0
     """Number of schedules in which a sticky assignor oscillated."""
     hung: bool = False

@@ -44,14 +44,21 @@ class RunResult:
     """The result of a schedule. ``fingerprint`` is equal for equal runs, in any process."""
 
     schedule: Schedule
+    """The schedule that was run."""
     violations: list[Violation] = field(default_factory=list)
+    """The broken promises."""
     rebalances: int = 0
+    """Number of rebalances."""
     steps: int = 0
+    """Number of simulated events."""
     virtual_ms: int = 0
+    """Virtual time of the run, in ms."""
     faults: Counter[Fault] = field(default_factory=Counter)
+    """Number of faults of each kind."""
     checked: Counter[str] = field(default_factory=Counter)
     """Number of checks of each promise."""
     fingerprint: str = ""
+    """Digest of everything that happened."""
     oscillates: bool = False
     """Whether the assignor oscillated, as a sticky one may."""
     hung: bool = False

@@ -54,9 +54,13 @@ class Schedule:
     """A group and its events. ``seed`` determines everything that the actions leave open."""
 
     seed: int
+    """Seed of the random choices."""
     shape: GroupShape
+    """The group at its start."""
     actions: tuple[Action, ...] = ()
+    """The events, in order of time."""
     mutant: str | None = None
+    """Name of a planted bug, or None."""
     kept: tuple[int, ...] | None = field(default=None)
     """Indexes of these actions in the drawn schedule; None for all."""
 

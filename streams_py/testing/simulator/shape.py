@@ -88,8 +88,11 @@ class ProcessShape:
     """An application instance at the start. ``newest``: protocol version of its release; 12 is a future one."""
 
     threads: int = 1
+    """Number of stream threads."""
     newest: int = 11
+    """Newest protocol version that the process supports."""
     upgrade_from: str | None = None
+    """Its ``upgrade.from``, or None."""
 
 
 Upgrading = tuple[int, str | None]
@@ -103,27 +106,43 @@ class GroupShape:
     """A group at its start. ``racks`` and ``zones`` (a client tag) of the clients are chosen by process number."""
 
     topology: str = "count"
+    """Name of the topology."""
     partitions: Mapping[str, int] = field(default_factory=lambda: {"in": 4})
+    """Source topic -> number of partitions."""
     broker_racks: tuple[str, ...] = ("r0",)
+    """Racks of the brokers."""
     assignor: str = "high_availability"
+    """Name of the assignor."""
     assignor_class: str = ""
     """With ``assignor`` "custom": the user's ``package.module:Class``, or "" for the simulator's own."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Settings of the application, passed to the assignor's ``configure``."""
     configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
+    """Settings of the assignment."""
     processes: tuple[ProcessShape, ...] = (ProcessShape(),)
+    """The processes."""
     upgrades: UpgradePath = ()
+    """How processes change to another release during the run."""
     end_points: bool = True
+    """Whether processes have an ``application.server``."""
     racks: tuple[str, ...] = ()
+    """Racks of the clients."""
     zones: tuple[str, ...] = ()
+    """Values of the client tag ``zone``."""
     static_members: bool = False
+    """Whether members have a ``group.instance.id``."""
     wipe_when_killed: bool = False
     """Whether a killed process leaves no checkpoints, as with exactly-once."""
     restore_records_per_s: int = 2_000
+    """Speed at which a store is restored, in records per second."""
     drift_records_per_s: int = 5
+    """Speed at which changelogs grow, in records per second."""
     session_timeout_ms: int = 10_000
+    """Session timeout of the members, in ms."""
     max_poll_interval_ms: int = 20_000
+    """Poll interval of the members, in ms."""
     heartbeat_interval_ms: int = 3_000
+    """Heartbeat interval of the members, in ms."""
 
     @property
     def metadata(self) -> TopologyMetadata:

@@ -34,9 +34,13 @@ class ChangelogRecord(NamedTuple):
     """A record of a store's changelog. A ``value`` of None is a deletion. ``timestamp`` is in ms."""
 
     key: bytes
+    """The key as bytes."""
     value: bytes | None
+    """The value as bytes. None: a deletion."""
     timestamp: int
+    """The timestamp, in ms."""
     headers: Headers = ()
+    """The headers."""
 
 
 class StateStoreContext(Protocol):
@@ -87,6 +91,7 @@ class CustomStore(ABC):
     """
 
     context: StateStoreContext
+    """The store's context. Set when the task opens the store."""
 
     def open(self, context: StateStoreContext) -> None:
         """Called once before all other methods; open files here.

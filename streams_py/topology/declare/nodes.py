@@ -93,6 +93,7 @@ class RecordContext:
         self.timestamp = -1
         self.headers: Headers = ()
         self.stream_time_ms = -1
+        """Stream time of the task, in ms. -1 before the first record."""
         self.system_time_ms = 0
         self.shared: dict[object, Any] = {}
 
@@ -298,7 +299,9 @@ class ResetPolicy(Enum):
     """The start position of a partition without a valid committed offset."""
 
     EARLIEST = "earliest"
+    """Start at the first record that the partition still has."""
     LATEST = "latest"
+    """Start at the end of the partition."""
 
 
 @dataclass(frozen=True, slots=True)

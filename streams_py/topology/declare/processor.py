@@ -57,9 +57,13 @@ class Record(NamedTuple, Generic[K_co, V_co]):
     """
 
     key: K_co
+    """The key."""
     value: V_co
+    """The value."""
     timestamp: int
+    """The timestamp, in ms since the epoch."""
     headers: Headers = ()
+    """The headers: (name, value) pairs in order."""
 
     def with_key(self, key: K2) -> Record[K2, V_co]:
         """Return the record with another key."""
@@ -136,8 +140,11 @@ class RecordMetadata(NamedTuple):
     """The origin of the current record."""
 
     topic: str
+    """Topic of the record."""
     partition: int
+    """Partition of the record."""
     offset: int
+    """Offset of the record."""
 
 
 class ProcessingContext(Protocol):
@@ -220,6 +227,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     """User code of a node. Override ``process``, and ``init`` and ``close`` if needed."""
 
     context: ProcessorContext[KOut, VOut]
+    """The processor's context. Set by ``init``."""
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
         """Called once, after the task's stores are restored; get stores and schedule punctuators here.
@@ -269,6 +277,7 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
     """A processor that never changes the key, so it needs no repartition after it."""
 
     context: FixedKeyProcessorContext[KIn, VOut]
+    """The processor's context. Set by ``init``."""
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
         """Called once, after the task's stores are restored.

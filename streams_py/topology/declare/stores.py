@@ -45,7 +45,9 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
     """A stored value and the timestamp (ms) of the record that created it."""
 
     value: V
+    """The value."""
     timestamp: int
+    """The timestamp, in ms."""
 
 
 class StoreKind(Enum):
@@ -54,12 +56,15 @@ class StoreKind(Enum):
     KEY_VALUE = "key-value"
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
     WINDOW = "window"
+    """Values by key and start of a window."""
     TIMESTAMPED_WINDOW = "timestamped window"
     SESSION = "session"
+    """Values by key, start and end of a session."""
     SUPPRESSION = "suppression buffer"
     JOIN_BUFFER = "join buffer"
     VERSIONED_KEY_VALUE = "versioned key-value"
     CUSTOM = "custom"
+    """Your own implementation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +133,16 @@ class StoreBuilder:
     """
 
     name: str
+    """Name of the store."""
     kind: StoreKind
+    """Kind of its content."""
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
     persistent: bool | None = None
     logging: bool = True
     caching: bool = False
     logging_config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the changelog topic."""
     source_topic: str | None = None
     windows: WindowRetention | None = None
     history_ms: int | None = None

@@ -28,8 +28,11 @@ class VersionedRecord(NamedTuple, Generic[V]):
     """
 
     value: V
+    """The value."""
     timestamp: int
+    """Start of its validity, in ms."""
     valid_to: int | None = None
+    """End of its validity, in ms, excluded. None for the current version."""
 
 
 class VersionedKeyValueStore(StateStore, Protocol[K_contra, V]):

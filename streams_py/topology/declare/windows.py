@@ -37,8 +37,11 @@ class TimeWindows:
     """
 
     size_ms: int
+    """Size of a window, in ms."""
     grace_ms: int
+    """Time after the end of a window in which it accepts late records, in ms of stream time."""
     advance_ms: int
+    """Time between the starts of two windows, in ms."""
 
     @classmethod
     @located
@@ -84,6 +87,7 @@ class UnlimitedWindows(TimeWindows):
     """One window of all records from ``start_ms`` on. It never closes, and its store never expires it."""
 
     start_ms: int = 0
+    """Start of the window, in ms."""
 
     @classmethod
     @located
@@ -115,7 +119,9 @@ class SlidingWindows:
     """
 
     difference_ms: int
+    """Maximum time between two records of a window, in ms."""
     grace_ms: int
+    """Time after the end of a window in which it accepts late records, in ms of stream time."""
 
     @classmethod
     @located
@@ -157,7 +163,9 @@ class SessionWindows:
     """
 
     gap_ms: int
+    """Maximum time between two consecutive records of a session, in ms."""
     grace_ms: int
+    """Time after the end of a session in which it accepts late records, in ms of stream time."""
 
     @classmethod
     @located
@@ -192,8 +200,11 @@ class JoinWindows:
     """
 
     before_ms: int
+    """Maximum time by which the right record is earlier, in ms."""
     after_ms: int
+    """Maximum time by which the right record is later, in ms."""
     grace_ms: int
+    """Time after the end of a window in which it accepts late records, in ms of stream time."""
 
     @classmethod
     @located

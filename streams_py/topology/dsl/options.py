@@ -68,6 +68,7 @@ class Materialized(Generic[K, V]):
     logging: bool = True
     caching: bool = True
     logging_config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the changelog topic."""
     retention: Duration | None = None
     ttl: Duration | None = None
     history: Duration | None = None

@@ -21,9 +21,13 @@ class Suppressed:
     """
 
     limit_ms: int | None
+    """Time for which a change waits, in ms of stream time. None: until the window closes."""
     max_records: int | None
+    """Maximum number of records in the buffer. None: no limit."""
     max_bytes: int | None
+    """Maximum size of the buffer, in bytes. None: no limit."""
     emits_early: bool
+    """Whether a full buffer sends its oldest changes. If not, a full buffer stops the task."""
 
     @classmethod
     @checked_function

@@ -21,8 +21,11 @@ class Sensor:
 
     def __init__(self) -> None:
         self.count = 0
+        """Number of values."""
         self.total = 0.0
+        """Sum of the values."""
         self.largest = 0.0
+        """The largest value."""
 
     def record(self, value: float = 1.0) -> None:
         """Record an event with a value, for example its duration in ms for a latency sensor."""

@@ -44,7 +44,9 @@ class UpgradeReport:
     """
 
     findings: tuple[Finding, ...]
+    """The findings, most severe first."""
     unknown: tuple[str, ...] = ()
+    """Facts that could not be compared."""
 
     @property
     def safe(self) -> bool:

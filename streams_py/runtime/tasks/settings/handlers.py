@@ -68,8 +68,11 @@ class Origin(Enum):
     """Which part of an outgoing record failed."""
 
     KEY = "key"
+    """The serde refused the key."""
     VALUE = "value"
+    """The serde refused the value."""
     SEND = "send"
+    """The broker or the producer refused the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,21 @@ class ErrorContext:
     """
 
     topic: str | None
+    """Topic of the input record. None in a punctuator."""
     partition: int
+    """Partition of the input record. -1 in a punctuator."""
     offset: int
+    """Offset of the input record. -1 in a punctuator."""
     timestamp_ms: int
+    """Timestamp of the input record, in ms."""
     headers: Headers
+    """Headers of the input record."""
     node: str
+    """Name of the node that failed."""
     task_id: TaskId
+    """The task that failed."""
     origin: Origin | None = None
+    """The part of the outgoing record that failed. Only set for production errors."""
     raw: RawRecord | None = None
     """The input record as bytes, for dead letters; None if the record in process is not an input record."""
 
@@ -104,19 +115,28 @@ class FailedRecord(NamedTuple):
     """The record that a node was processing when it failed."""
 
     key: Any
+    """Its key."""
     value: Any
+    """Its value."""
     timestamp_ms: int
+    """Its timestamp, in ms."""
     headers: Headers
+    """Its headers."""
 
 
 class OutgoingRecord(NamedTuple):
     """The record that a sink could not write."""
 
     topic: str
+    """Topic to which the record was to be written."""
     key: Any
+    """Its key."""
     value: Any
+    """Its value."""
     timestamp_ms: int
+    """Its timestamp, in ms."""
     headers: Headers
+    """Its headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +144,15 @@ class DeadLetter:
     """A record that a handler wants to write, as bytes. It counts as output of the task."""
 
     topic: str
+    """Topic to write to. It must exist."""
     key: bytes | None
+    """The key as bytes."""
     value: bytes | None
+    """The value as bytes."""
     timestamp_ms: int
+    """The timestamp, in ms."""
     headers: Headers = ()
+    """The headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +160,18 @@ class Response:
     """An answer, and records to write before the answer takes effect."""
 
     answer: Answer
+    """What to do with the failed record."""
     dead_letters: tuple[DeadLetter, ...] = ()
+    """Records to write first."""
 
 
 Handler: TypeAlias = Callable[[ErrorContext, Any, Exception], "Answer | Response"]
 DeserializationHandler: TypeAlias = Callable[[ErrorContext, RawRecord, Exception], "Answer | Response"]
+"""Called with the context, the record as bytes, and the error."""
 ProcessingHandler: TypeAlias = Callable[[ErrorContext, "FailedRecord | None", Exception], "Answer | Response"]
+"""Called with the context, the record (None in a punctuator), and the error."""
 ProductionHandler: TypeAlias = Callable[[ErrorContext, "OutgoingRecord | None", Exception], "Answer | Response"]
+"""Called with the context, the record (None if it is not known), and the error."""
 
 
 # -- built-in handlers ---------------------------------------------------------------------------------------
@@ -187,6 +217,7 @@ class DeadLetterQueue:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
+        """Topic of the dead letters."""
 
     def handle(self, context: ErrorContext, record: object, error: Exception) -> Response:
         """Handle an error, as a :data:`Handler`."""

@@ -229,6 +229,7 @@ _LONG = {
         "adapters/confluent/settings.py",
         "adapters/security/settings.py",
         "backtest/what_if.py",
+        "config/fields.py",
         "serdes/members.py",
         "spark/kafka/options.py",
         "system/private_files.py",

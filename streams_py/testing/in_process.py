@@ -239,7 +239,7 @@ class InProcessTasks:
         self.clock.advance(duration_ms)
         for executor in self._executors.values():
             task = executor.task
-            task.punctuate_wall_clock()
+            task.punctuators.fire_wall_clock()
             task.await_answers()
 
     def store(self, name: str, partition: int) -> Store:

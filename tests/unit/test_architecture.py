@@ -364,7 +364,6 @@ _MANY_PARAMETERS = {
         "runtime/commit/committer.py:Committer",
         "runtime/group/classic/leader_executor.py:LeaderExecutor",
         "runtime/group/classic/rebalance.py:Rebalance",
-        "runtime/tasks/active_task.py:ActiveTask",
     ),
 }
 """Classes whose hand-written constructor has more than 8 parameters, by reason."""

@@ -13,6 +13,7 @@ from streams_py.runtime.global_thread.waiting import Waiting
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.record.binding import Node
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.record.source_replay import SourceReplay, source_replays
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.tasks.global_stores import GlobalStores
@@ -132,9 +133,8 @@ class GlobalTasks:
             partitions,
             self.stores,
             collector=collector,
-            clock=self._clock,
             inputs=consumer,
-            settings=self._settings,
+            shared=SharedServices(clock=self._clock),
         )
         replays = source_replays(GLOBAL_TASK, self._nodes.nodes, self._nodes.tables, self._settings, collector)
         return GlobalTask(task, replays, self._producer, waiting)

@@ -18,6 +18,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.record.binding import Node
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.state.caching.cache import RecordCache
@@ -25,7 +26,7 @@ from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import Store, StoreDefaults
 from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
 from streams_py.topology.declare.names import topic_on_broker
-from streams_py.topology.declare.nodes import Punctuation, SourceNode
+from streams_py.topology.declare.nodes import SourceNode
 
 _NEVER_WAIT = -1
 
@@ -104,11 +105,10 @@ class TaskExecutor:
             inputs,
             stores,
             collector=RecordCollector(task_id, surroundings.producer, settings, sharing=surroundings.task_ids),
-            clock=surroundings.clock,
             inputs=surroundings.inputs,
-            settings=settings,
-            global_stores=global_stores,
-            background=surroundings.background,
+            shared=SharedServices(
+                clock=surroundings.clock, global_stores=global_stores or {}, background=surroundings.background
+            ),
         )
 
     def start(self) -> None:
@@ -126,14 +126,14 @@ class TaskExecutor:
         taken = task.process(max_records)
         if taken:
             task.await_answers()
-            task.punctuate_stream_time()
+            task.punctuators.fire_stream_time()
             task.await_answers()
         return taken
 
     @property
     def had_punctuators(self) -> bool:
         """Whether a processor has ever scheduled a punctuator, even if it was cancelled since."""
-        return any(self.task.punctuation(clock).was_used for clock in Punctuation)
+        return self.task.punctuators.were_used
 
     def commit(self) -> None:
         """Flush and commit, if anything happened since the last commit."""
@@ -147,7 +147,7 @@ class TaskExecutor:
 
     def store(self, name: str) -> Store:
         """Return an open store."""
-        found: Store = self.task.store(name)
+        found: Store = self.task.stores.store(name)
         return found
 
     def close(self) -> Exception | None:

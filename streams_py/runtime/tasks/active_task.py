@@ -1,8 +1,9 @@
 """An active task: receives records, processes them with its nodes, and reports the offsets to commit.
 
-Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path), :class:`Failures`
-(handlers), :class:`RecordCollector` (sends), :class:`TaskStores` (state). This class connects them, and tracks commits,
-stream time and punctuation.
+Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path), :class:`NodeServices` (what
+nodes may use), :class:`Punctuators`, :class:`TaskCalls` (asynchronous calls), :class:`Failures` (handlers),
+:class:`RecordCollector` (sends), :class:`CommitPositions` (offsets to commit) and :class:`TaskStores` (state). This
+class connects them, retries when a service is unavailable, and tracks whether a commit is needed.
 
 A commit has three steps, because one flush of the producer and one request serve all tasks of a thread:
 :meth:`ActiveTask.flush_caches`, then the thread flushes the producer and commits
@@ -12,50 +13,37 @@ A commit has three steps, because one flush of the producer and one request serv
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TaskCorruptedError
-from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
-from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
-from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
-from streams_py.runtime.tasks.asynchronous.event_loop import Background
-from streams_py.runtime.tasks.asynchronous.in_flight import InFlight, InFlightLimit
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError
+from streams_py.ports import OffsetAndMetadata, RawRecord
+from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
+from streams_py.runtime.tasks.asynchronous.task_calls import TaskCalls
 from streams_py.runtime.tasks.broker_silence import Retries
 from streams_py.runtime.tasks.record.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.record.failures import Failures
 from streams_py.runtime.tasks.record.loop import InputPositions, RecordLoop
+from streams_py.runtime.tasks.record.node_services import NodeServices, SharedServices
 from streams_py.runtime.tasks.record.node_times import NodeTimes
-from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.record.positions import CommitPositions
-from streams_py.runtime.tasks.record.punctuation import PunctuationQueue
-from streams_py.runtime.tasks.record.sinks import bind_sink
+from streams_py.runtime.tasks.record.punctuation import Punctuators
 from streams_py.runtime.tasks.record.sources import source_readers
-from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase
 from streams_py.runtime.tasks.task_metrics import TaskFigures
 from streams_py.state.tasks.interface import TaskStores
-from streams_py.topology.declare.nodes import (
-    AsyncCalls,
-    BatchCalls,
-    NodeContext,
-    Process,
-    ProcessorNode,
-    Punctuation,
-    RecordContext,
-    SinkNode,
-)
+from streams_py.topology.declare.nodes import ProcessorNode, RecordContext
 
 
 class ActiveTask(Task):
     """One active task. It belongs to one stream thread, which makes all calls.
 
     Args:
+        collector: Sends the task's records. It has the settings of the task.
         inputs: The consumer of the input partitions.
-        global_stores: Stores that every processor may read.
-        background: Runs asynchronous calls.
+        shared: Services that the nodes share with the nodes of other tasks.
     """
 
     is_active: ClassVar[bool] = True
@@ -68,23 +56,15 @@ class ActiveTask(Task):
         stores: TaskStores,
         *,
         collector: RecordCollector,
-        clock: Clock,
         inputs: InputPositions,
-        settings: TaskSettings,
-        global_stores: Mapping[str, Any] | None = None,
-        background: Background | None = None,
+        shared: SharedServices,
     ) -> None:
+        settings, clock = collector.settings, shared.clock
         super().__init__(id, nodes, input_partitions, stores, settings)
         self.settings = settings
         self.record = RecordContext()
         self._collector = collector
         self._clock = clock
-        self._inputs = inputs
-        self._global_stores = dict(global_stores or {})
-        self._background = background
-        self._calls: InFlight | None = None
-        """Records in asynchronous calls; None if no node makes such calls."""
-        self._limit = InFlightLimit()
         self._failures = Failures(id, self.record, collector, self._current_raw)
         self._loop = RecordLoop(
             self.record,
@@ -95,14 +75,28 @@ class ActiveTask(Task):
             idle_max_ms=settings.max_task_idle_ms,
             counts_bytes=settings.is_measured,
         )
-        self.figures = TaskFigures(self._loop, is_measured=settings.is_measured)
+        self.calls = TaskCalls(self.record, shared.background, clock, self._loop.current_raw)
+        self.punctuators = Punctuators(self.record, clock)
+        self.positions = CommitPositions(self._loop, inputs)
+        self._services = NodeServices(
+            self.record,
+            stores,
+            shared,
+            collector,
+            failures=self._failures,
+            punctuators=self.punctuators,
+            calls=self.calls,
+            processor_metadata=self.positions.processor_metadata,
+        )
+        self.figures = TaskFigures(self._loop, self._services.sent)
         self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
-        self._punctuation = {clock: PunctuationQueue() for clock in Punctuation}
-        self._touched = False
-        self._commit_requested = False
+        self._half_done = False
+        """Whether a record was processed in part since the last commit."""
         self._retries, self._start_retries = Retries(id, settings, clock), Retries(id, settings, clock)
-        self.positions = CommitPositions(self._loop, inputs)
+
+    def _current_raw(self) -> RawRecord | None:
+        return self.calls.current_raw()
 
     # -- life -------------------------------------------------------------------------------------------
 
@@ -119,8 +113,8 @@ class ActiveTask(Task):
         """
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
-        self._calls = None
-        self.bound = bound = bind_nodes(self.nodes.nodes, self)
+        self.calls.forget()
+        self.bound = bound = bind_nodes(self.nodes.nodes, self._services)
         self._set_readers(bound)
         stores = {store.name: self.stores.store(store.name) for store in self.nodes.stores}
         self.record.stream_time_ms = self.positions.read(committed, NodeTimes.of(self.id, bound, stores, self.settings))
@@ -163,9 +157,8 @@ class ActiveTask(Task):
 
     def _forget_processors(self, bound: BoundTopology) -> Exception | None:
         self.bound = None
-        self.cancel_calls()
-        for queue in self._punctuation.values():
-            queue.clear()
+        self.calls.cancel()
+        self.punctuators.clear()
         return bound.close()
 
     def resume(self) -> None:
@@ -186,9 +179,13 @@ class ActiveTask(Task):
 
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
-        self._calls = None
-        self._loop.progressed = self._touched = self._commit_requested = False
+        self.calls.forget()
+        self._forget_effects()
         self.positions.clear()
+
+    def _forget_effects(self) -> None:
+        self._loop.progressed = self._half_done = self.punctuators.were_called = False
+        self._services.commit_requested = False
 
     # -- records ----------------------------------------------------------------------------------------
 
@@ -228,12 +225,13 @@ class ActiveTask(Task):
         loop = self._loop
         progressed, loop.progressed = loop.progressed, False
         try:
-            taken = loop.run(max_records) if self._calls is None else self._process_async(self._calls, max_records)
+            calls = self.calls.in_flight
+            taken = loop.run(max_records) if calls is None else self._process_async(calls, max_records)
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
                 self._retries.note_progress()
             half_done = not self._failures.was_unread(error)
-            self._touched = self._touched or half_done  # its writes must be acknowledged before they are committed
+            self._half_done = self._half_done or half_done  # its writes must be acknowledged before they are committed
             self._retries.record_failure(error, half_done=half_done)
             return 0
         except StreamsError as error:
@@ -273,7 +271,7 @@ class ActiveTask(Task):
             within_ms: Time limit. Calls that have not finished by then are abandoned. With a limit, caches are
                 flushed as well.
         """
-        calls = self._calls
+        calls = self.calls.in_flight
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
         try:
@@ -285,32 +283,25 @@ class ActiveTask(Task):
 
     def cancel_calls(self) -> None:
         """Cancel asynchronous calls. Commits of this task still don't pass their records."""
-        if self._calls is not None:
-            self._calls.cancel()
+        self.calls.cancel()
 
     @property
     def has_calls(self) -> bool:
         """Whether asynchronous calls are running."""
-        return self._calls is not None and bool(self._calls.live)
+        return self.calls.are_running
 
     @property
     def is_drained(self) -> bool:
         """Whether the task stopped processing to make a commit possible, and the commit is possible now."""
-        return self._calls is not None and self._calls.draining and not self._calls.live
+        return self.calls.are_drained
 
     def drain(self, *, drains: bool) -> bool:
         """Stop processing until the next commit, or continue. False if nothing changes."""
-        return self._calls is not None and self._calls.drain(drains=drains)
+        return self.calls.drain(drains=drains)
 
     def take_fewer(self) -> int:
-        """Limit the number of running calls once the task starts over, because they exceed the transaction's time-out.
-
-        Return for how many ms the task has been starting over for this reason.
-        """
-        return 0 if self._calls is None else self._calls.take_fewer()
-
-    def _current_raw(self) -> RawRecord | None:
-        return (self._calls and self._calls.current_raw()) or self._loop.current_raw()
+        """See :meth:`TaskCalls.take_fewer`."""
+        return self.calls.take_fewer()
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Return partitions whose buffers are full, to pause in the consumer. Each is returned once."""
@@ -335,17 +326,7 @@ class ActiveTask(Task):
         """Whether the next records of two partitions have the same timestamp."""
         return self._loop.is_tied()
 
-    @property
-    def stream_time_ms(self) -> int:
-        """Largest timestamp processed so far; -1 before the first record."""
-        return self.record.stream_time_ms
-
     # -- punctuation ------------------------------------------------------------------------------------
-
-    @property
-    def has_punctuators(self) -> bool:
-        """Whether a processor has scheduled a punctuator."""
-        return any(self._punctuation.values())
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, by stream time first. Return how many were called.
@@ -353,39 +334,17 @@ class ActiveTask(Task):
         A punctuator that an unavailable broker interrupted is called again. Punctuators wait while the task drains,
         because their records could keep the drain from ending.
         """
-        waits = self._retries.is_paused() or (self._calls is not None and self._calls.draining)
-        if waits or not self.has_punctuators or self._phase is not TaskPhase.RUNNING:
+        waits = self._retries.is_paused() or self.calls.are_draining
+        if waits or not self.punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
         try:
-            fired = self.punctuate_stream_time()
-            fired += self.punctuate_wall_clock()
+            fired = self.punctuators.fire()
         except BrokerUnavailableError as error:
             self._retries.record_failure(error)
             return 0
         if fired:
             self._retries.note_progress()
         return fired
-
-    def punctuate_stream_time(self) -> int:
-        """Call the punctuators that are due by stream time."""
-        now_ms = self.record.stream_time_ms
-        queue = self._punctuation[Punctuation.STREAM_TIME]
-        return self._fire(queue, now_ms) if queue and now_ms != UNKNOWN_TIME else 0
-
-    def punctuate_wall_clock(self) -> int:
-        """Call the punctuators that are due by the wall clock."""
-        queue = self._punctuation[Punctuation.WALL_CLOCK_TIME]
-        return self._fire(queue, self._clock.now_ms()) if queue else 0
-
-    def _fire(self, queue: PunctuationQueue, now_ms: int) -> int:
-        if not queue.is_due(now_ms):
-            return 0
-        record = self.record
-        record.topic, record.partition, record.offset = None, -1, -1
-        record.headers, record.timestamp = (), now_ms
-        record.system_time_ms = self._clock.now_ms()
-        self._touched = True
-        return queue.fire(now_ms)
 
     def check_sends(self) -> bool:
         """Raise errors of rejected records, after calling the production exception handler.
@@ -399,12 +358,12 @@ class ActiveTask(Task):
     @property
     def commit_requested(self) -> bool:
         """Whether a processor has requested a commit."""
-        return self._commit_requested and self._phase is TaskPhase.RUNNING
+        return self._services.commit_requested and self._phase is TaskPhase.RUNNING
 
     @property
     def commit_needed(self) -> bool:
         """Whether something happened since the last commit. Skipped transaction markers count."""
-        touched = self._loop.progressed or self._touched or (self._calls is not None and self._calls.needs_commit)
+        touched = self._loop.progressed or self._half_done or self.punctuators.were_called or self.calls.need_commit
         return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
@@ -428,19 +387,19 @@ class ActiveTask(Task):
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset of the next record of each partition that was read, with metadata. Valid after a flush."""
-        return self.positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
+        return self.positions.offsets(self.calls.in_flight, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """Handle a successful commit. ``acked``: highest acknowledged offset per changelog partition, of all tasks."""
-        self.positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
-        self._retries.note_commit(took_records=self._loop.progressed, touched=self._touched)
-        self._loop.progressed = self._touched = self._commit_requested = False
-        if self._calls is not None:
-            self._calls.note_committed()
+        self.positions.note_committed(self.calls.in_flight, running=self._phase is TaskPhase.RUNNING)
+        touched = self._half_done or self.punctuators.were_called
+        self._retries.note_commit(took_records=self._loop.progressed, touched=touched)
+        self._forget_effects()
+        self.calls.note_committed()
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
         progress = {partition: acked[partition] for partition in self.stores.changelog_partitions & acked.keys()}
-        progress |= self.positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
+        progress |= self.positions.source_progress(self.stores.source_changelogs, under_way=self.calls.are_running)
         self.stores.update_offsets(progress)
         self.stores.commit(self.positions.committed)
         self.stores.checkpoint(enforce=enforce_checkpoint)
@@ -457,71 +416,8 @@ class ActiveTask(Task):
 
     def contained_positions(self) -> dict[TopicPartition, int]:
         """Return the last offset of each input partition that the stores contain, if known. Thread-safe."""
-        return self.positions.contained(may_wait=self._calls is not None)
+        return self.positions.contained(may_wait=self.calls.in_flight is not None)
 
     def offset_sum(self) -> int | None:
         """Return the offset sum, as for every task; -2 while running, because no copy is further ahead."""
         return LATEST_OFFSET if self._phase is TaskPhase.RUNNING else super().offset_sum()
-
-    # -- services for nodes (TaskServices) --------------------------------------------------------------
-
-    @property
-    def processor_metadata(self) -> dict[str, int]:
-        """Numbers that processors want to commit with the offsets, by store name."""
-        return self.positions.processor_metadata
-
-    def store(self, name: str) -> Any:
-        """Return a store of this task."""
-        return self.stores.store(name)
-
-    def global_store(self, name: str) -> Any | None:
-        """Return a global store; None for an unknown name."""
-        return self._global_stores.get(name)
-
-    def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """Call the processing exception handler for a record."""
-        self._failures.node_failed(node, error, key, value, timestamp_ms)
-
-    def punctuator_failed(self, node: str, error: Exception) -> None:
-        """Call the processing exception handler for a punctuator."""
-        self._failures.punctuator_failed(node, error)
-
-    def node_dropped(self, node: str, reason: str) -> None:
-        """Count the current record as dropped."""
-        self._failures.dropped(node, reason)
-
-    def punctuation(self, clock: Punctuation) -> PunctuationQueue:
-        """Return the punctuators of a clock."""
-        return self._punctuation[clock]
-
-    def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
-        """Return the function of a node that calls a coroutine function for its records."""
-        return self._in_flight().add(AsyncNode(calls, node, self._in_flight()))
-
-    def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process:
-        """Return the function of a node that calls a function with lists of its records."""
-        return self._in_flight().add(BatchNode(calls, node, self._in_flight()))
-
-    def _in_flight(self) -> InFlight:
-        if self._calls is None:
-            if self._background is None:
-                raise IllegalStateError(
-                    f"task {self.id} cannot run asynchronous calls: it has no event loop", task_id=self.id
-                )
-            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw, self._limit)
-        return self._calls
-
-    def request_commit(self) -> None:
-        """Request a commit as soon as possible."""
-        self._commit_requested = True
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time in ms."""
-        return self._clock.now_ms()
-
-    def bind_sink(self, node: SinkNode) -> Process:
-        """Return the function of a sink."""
-        ask = self._failures
-        return bind_sink(
-            node, self._collector, self.record, ask.context_of, ask.node_failed, ask.dropped, self.figures.sent
-        )

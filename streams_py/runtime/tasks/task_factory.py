@@ -12,6 +12,7 @@ from streams_py.ports import Clock, RecordConsumer, RecordProducer
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import Partitions, Task
@@ -63,11 +64,8 @@ class ThreadTasks:
             partitions,
             stores,
             collector=RecordCollector(task_id, self.producer, self.settings, sharing=self.sharing),
-            clock=self.clock,
             inputs=self.consumer,
-            settings=self.settings,
-            global_stores=self.global_stores,
-            background=self.background,
+            shared=SharedServices(clock=self.clock, global_stores=self.global_stores, background=self.background),
         )
 
     def _new_stores(self, task_id: TaskId) -> TaskState:

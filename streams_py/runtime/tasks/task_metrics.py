@@ -13,11 +13,11 @@ _Figures = Iterator[tuple[str, float]]
 
 
 class TaskFigures:
-    """Metrics of one active task. ``sent`` counts the records of its sinks, if measured."""
+    """Metrics of one active task. ``sent``: the records of its sinks, if measured."""
 
-    def __init__(self, loop: RecordLoop, *, is_measured: bool) -> None:
+    def __init__(self, loop: RecordLoop, sent: SentRecords | None) -> None:
         self._loop = loop
-        self.sent = SentRecords() if is_measured else None
+        self._sent = sent
 
     def of_task(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> _Figures:
         """Yield the metrics that only a measured task has, over this time."""
@@ -43,7 +43,7 @@ class TaskFigures:
             counts[0] += queue.received
             counts[1] += queue.received_bytes
         for (node, topic), (records, size) in consumed.items():
-            counted = {} if self.sent is None else {"bytes-consumed-total": size}
+            counted = {} if self._sent is None else {"bytes-consumed-total": size}
             yield node, topic, {"records-consumed-total": records, **counted}
-        for (node, topic), sent in () if self.sent is None else list(self.sent.by_topic.items()):
+        for (node, topic), sent in () if self._sent is None else list(self._sent.by_topic.items()):
             yield node, topic, {"records-produced-total": sent.records, "bytes-produced-total": sent.bytes}

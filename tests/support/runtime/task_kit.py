@@ -12,6 +12,7 @@ from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.record.collector import ChangelogWriter, RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.tasks.committed_inputs import CommittedInputs
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -186,11 +187,10 @@ class Kit:
             self.partitions,
             self.stores,
             collector=RecordCollector(TaskId(subtopology, 0), self.producer, self.settings),
-            clock=self.clock,
             inputs=self.positions,
-            settings=self.settings,
-            global_stores=global_stores,
-            background=Background(EventLoop("test")),
+            shared=SharedServices(
+                clock=self.clock, global_stores=global_stores or {}, background=Background(EventLoop("test"))
+            ),
         )
         if start:
             self.task.initialize()

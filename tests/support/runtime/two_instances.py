@@ -300,7 +300,7 @@ class TwoInstances:
         sent = [_number(record.value()) for log in outs for record in log if record.key() == key]
         assert world.committed[tp(f"in-{number}")].offset == fed
         fold = _fold(world, changelog, len(world.records(changelog)))
-        held = _content(running.store("counts"))
+        held = _content(running.stores.store("counts"))
         assert {at: count for at, count in held.items() if at != _TICKS} == {key: fold[key]}
         if self._exactly_once:
             assert fold[key] == sent[-1] == fed

@@ -75,7 +75,7 @@ def test_punctuations_of_tasks_are_measured_with_debug_only(client: Client, tmp_
 
     (running,) = client.steps.parts.table.running()
     clock = client.world.clock
-    schedules = running.punctuation(Punctuation.WALL_CLOCK_TIME)
+    schedules = running.punctuators.queue(Punctuation.WALL_CLOCK_TIME)
     schedules.schedule(clock.now_ms() + 1_000, 1_000, lambda now_ms: clock.advance(40))
     clock.advance(1_000)
     client.steps.turn()

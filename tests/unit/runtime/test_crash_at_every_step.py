@@ -203,7 +203,7 @@ def check_the_end(world: FaultyWorld, steps: Steps, *, exact: bool) -> None:
             assert found[-1] == logged[-1]
             assert found[-1] == fed if exact else found[-1] >= fed
         (running,) = [one for one in steps.parts.table.running() if one.id.partition == number]
-        stored = running.store("counts").get(key.decode())
+        stored = running.stores.store("counts").get(key.decode())
         assert stored is not None
         assert stored[0] == logged[-1]
 

@@ -73,7 +73,7 @@ def check(steps: Steps, world: World) -> None:
             assert found == sorted(set(found)), topic  # no record twice or out of order
             assert (found[-1] if found else 0) == fed
         (running,) = [one for one in steps.parts.table.running() if one.id.partition == number]
-        stored = running.store("counts").get(key.decode())
+        stored = running.stores.store("counts").get(key.decode())
         assert (0 if stored is None else stored[0]) == fed
         assert world.committed[TopicPartition("in", number)].offset == fed
 

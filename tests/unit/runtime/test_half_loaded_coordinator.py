@@ -356,7 +356,7 @@ def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_
     assert "offset 3 of in-0, beyond the records in its tables; reading them before it starts" in caplog.text
     steps.turn(2)
     (task_,) = steps.parts.table.running()
-    copy = task_.store("copy")
+    copy = task_.stores.store("copy")
     assert all(copy.get(key) is not None for key in (b"a", b"b", b"c", b"d"))
     assert [record.key() for number in (0, 1) for record in world.records(tp(f"out-{number}"))] == [b"d"]
 

@@ -16,6 +16,7 @@ from streams_py.errors import BrokerUnavailableError, DeserializationError, Stre
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.record.source_replay import ReplayedRecord, task_replays
 from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue, Handler, log_and_continue, log_and_fail
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
@@ -86,9 +87,8 @@ class Run:
             [IN],
             self.stores(name),
             collector=RecordCollector(TASK, self.producer, self.settings),
-            clock=ManualClock(),
             inputs=FakeInputs(),
-            settings=self.settings,
+            shared=SharedServices(clock=ManualClock()),
         )
 
     def standby(self, name: str) -> StandbyTask:

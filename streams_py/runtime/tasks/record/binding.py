@@ -5,8 +5,8 @@ before parents, and a node's function holds its children's functions. So a recor
 and a chain of stateless nodes is one function (``fusing.py``). Processors are nevertheless initialised and closed
 parents first, as in Kafka Streams.
 
-:class:`TaskServices` is the task's interface for its nodes. :class:`BoundNode` is the interface for operators: the
-runtime's ``NodeContext``.
+:class:`BoundNode` is the interface for operators: the runtime's ``NodeContext``. It uses the task's
+:class:`NodeServices`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TopologyError
 from streams_py.runtime.tasks.record.fusing import Link, fused
 from streams_py.runtime.tasks.record.measuring import measured, measured_source
-from streams_py.runtime.tasks.record.punctuation import PunctuationQueue, Schedule
-from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.runtime.tasks.record.node_services import NodeServices
+from streams_py.runtime.tasks.record.punctuation import Schedule
 from streams_py.serdes import SerdeDefaults
 from streams_py.topology.declare.nodes import (
     AsyncCalls,
     BatchCalls,
     InPlaceChecks,
-    NodeContext,
     Process,
     ProcessorNode,
     Punctuation,
-    RecordContext,
     SinkNode,
     SourceNode,
 )
@@ -46,42 +44,18 @@ _log = logging.getLogger(__name__)
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 
-class TaskServices(Protocol):
-    """Services of a task for its nodes."""
-
-    @property
-    def id(self) -> TaskId: ...
-    @property
-    def settings(self) -> TaskSettings: ...
-    @property
-    def record(self) -> RecordContext: ...
-    @property
-    def processor_metadata(self) -> dict[str, int]: ...
-    def store(self, name: str) -> Any: ...
-    def global_store(self, name: str) -> Any | None: ...
-    def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None: ...
-    def punctuator_failed(self, node: str, error: Exception) -> None: ...
-    def node_dropped(self, node: str, reason: str) -> None: ...
-    def punctuation(self, clock: Punctuation) -> PunctuationQueue: ...
-    def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process: ...
-    def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process: ...
-    def request_commit(self) -> None: ...
-    def now_ms(self) -> int: ...
-    def bind_sink(self, node: SinkNode) -> Process: ...
-
-
 class BoundNode:
     """One processor node in one task; see ``NodeContext``."""
 
     __slots__ = (
-        "_close", "_init", "_store_names", "_task", "children", "figures", "forward", "metrics", "name", "record",
+        "_close", "_init", "_services", "_store_names", "children", "figures", "forward", "metrics", "name", "record",
         "remembered",
     )  # fmt: skip
 
     def __init__(
         self,
         node: ProcessorNode,
-        task: TaskServices,
+        services: NodeServices,
         children: Mapping[str, Process],
         metrics: ProcessorMetrics,
         figures: NodeFigures | None,
@@ -89,11 +63,11 @@ class BoundNode:
         self.name = node.name
         self.metrics = metrics
         self.figures = figures
-        self.record = task.record
+        self.record = services.record
         self.children = children
-        self.forward = _forward_to(children, task.settings.in_place_checks)
+        self.forward = _forward_to(children, services.settings.in_place_checks)
         self._store_names = frozenset(node.stores)
-        self._task = task
+        self._services = services
         self._init: list[Callable[[], None]] = []
         self._close: list[Callable[[], None]] = []
         self.remembered: tuple[str, Callable[[], int], Callable[[int], None]] | None = None
@@ -101,78 +75,78 @@ class BoundNode:
     @property
     def task_id(self) -> TaskId:
         """Id of the task."""
-        return self._task.id
+        return self._services.id
 
     @property
     def application_id(self) -> str:
         """``application.id``."""
-        return self._task.settings.application_id
+        return self._services.settings.application_id
 
     @property
     def reference_behaviour(self) -> bool:
         """Whether operators behave as Apache Kafka Streams where its results are wrong."""
-        return self._task.settings.reference_behaviour
+        return self._services.settings.reference_behaviour
 
     @property
     def emit_interval_ms(self) -> int:
         """Minimum interval between emissions, in ms."""
-        return self._task.settings.emit_interval_ms
+        return self._services.settings.emit_interval_ms
 
     @property
     def in_place_checks(self) -> InPlaceChecks | None:
         """Checks for values that were changed in place; set in tests."""
-        return self._task.settings.in_place_checks
+        return self._services.settings.in_place_checks
 
     @property
     def processor_metadata(self) -> dict[str, int]:
         """Numbers that are committed with the offsets."""
-        return self._task.processor_metadata
+        return self._services.processor_metadata
 
     @property
     def app_configs(self) -> Mapping[str, Any]:
         """The user's own settings (``app.*``)."""
-        return self._task.settings.app_configs
+        return self._services.settings.app_configs
 
     @property
     def upgrade_from(self) -> str | None:
         """``upgrade.from``."""
-        return self._task.settings.upgrade_from
+        return self._services.settings.upgrade_from
 
     @property
     def serde_defaults(self) -> SerdeDefaults:
         """``default.key.serde`` and ``default.value.serde``."""
-        return SerdeDefaults(self._task.settings.default_key_serde, self._task.settings.default_value_serde)
+        return SerdeDefaults(self._services.settings.default_key_serde, self._services.settings.default_value_serde)
 
     @property
     def state_dir(self) -> str:
         """``state.dir``."""
-        return self._task.settings.state_dir
+        return self._services.settings.state_dir
 
     def now_ms(self) -> int:
         """Return the task's wall-clock time in ms."""
-        return self._task.now_ms()
+        return self._services.now_ms()
 
     def store(self, name: str) -> Any:
         """Return a store that is connected to this node, or a global store."""
         if name in self._store_names:
-            return self._task.store(name)
-        store = self._task.global_store(name)
+            return self._services.store(name)
+        store = self._services.global_store(name)
         if store is None:
             connected = ", ".join(sorted(self._store_names)) or "none"
             raise TopologyError(
                 f"processor {self.name} is not connected to a store {name!r} (connected: {connected}); "
                 f"name the store where the processor is added",
-                task_id=self._task.id,
+                task_id=self._services.id,
             )
         return store
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
         """Call the processing exception handler. Returns if the record is to be dropped."""
-        self._task.node_failed(self.name, error, key, value, timestamp_ms)
+        self._services.failures.node_failed(self.name, error, key, value, timestamp_ms)
 
     def dropped(self, reason: str) -> None:
         """Count the current record as dropped."""
-        self._task.node_dropped(self.name, reason)
+        self._services.failures.dropped(self.name, reason)
 
     def schedule(
         self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
@@ -182,31 +156,31 @@ class BoundNode:
         With ``start_ms=None`` the first stream-time call is due immediately, the first wall-clock call after one
         interval.
         """
-        task, name = self._task, self.name
+        services, name = self._services, self.name
 
         def guarded(now_ms: int) -> None:
             try:
                 callback(now_ms)
             except Exception as error:
-                task.punctuator_failed(name, error)
+                services.failures.punctuator_failed(name, error)
 
-        queue, is_stream = task.punctuation(clock), clock is Punctuation.STREAM_TIME
-        now_ms = self.record.stream_time_ms if is_stream else task.now_ms()
+        queue, is_stream = services.punctuators.queue(clock), clock is Punctuation.STREAM_TIME
+        now_ms = self.record.stream_time_ms if is_stream else services.now_ms()
         if start_ms is not None:
             return queue.schedule(start_ms, interval_ms, guarded, after_ms=now_ms)
         return queue.schedule(0 if is_stream else now_ms + interval_ms, interval_ms, guarded)
 
     def call_async(self, calls: AsyncCalls) -> Process:
         """Return a function that calls a coroutine function for the records of this node."""
-        return self._task.call_async(calls, self)
+        return self._services.calls.one_by_one(calls, self)
 
     def call_in_batches(self, calls: BatchCalls) -> Process:
         """Return a function that calls a function with lists of the records of this node."""
-        return self._task.call_in_batches(calls, self)
+        return self._services.calls.in_batches(calls, self)
 
     def request_commit(self) -> None:
         """Request a commit as soon as possible."""
-        self._task.request_commit()
+        self._services.request_commit()
 
     def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
         """Register functions that read and set a stream time that belongs to a store."""
@@ -289,10 +263,10 @@ class BoundTopology:
         return clocks
 
 
-def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
-    """Bind all nodes of a task. ``nodes`` is in the order of addition, so parents come first."""
-    task.record.shared.clear()
-    task.record.system_time_ms = task.now_ms()
+def bind_nodes(nodes: Sequence[Node], services: NodeServices) -> BoundTopology:
+    """Bind all nodes of a services. ``nodes`` is in the order of addition, so parents come first."""
+    services.record.shared.clear()
+    services.record.system_time_ms = services.now_ms()
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
     for node in nodes:
         if not isinstance(node, SourceNode):
@@ -304,23 +278,23 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
     metrics = ProcessorMetrics()
-    figures = {node.name: NodeFigures() for node in nodes} if task.settings.is_measured else {}
+    figures = {node.name: NodeFigures() for node in nodes} if services.settings.is_measured else {}
     lateness = Sampled()
 
     def node_below(name: str) -> Process:
         if not figures:
             return functions[name]
-        return measured(functions[name], figures[name], task.now_ms, is_last=not children[name])
+        return measured(functions[name], figures[name], services.now_ms, is_last=not children[name])
 
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
-            functions[node.name] = task.bind_sink(node)
+            functions[node.name] = services.bind_sink(node)
             continue
         below = {name: node_below(name) for name in children[node.name]}
         if isinstance(node, SourceNode):
-            functions[node.name] = _forward_to(below, task.settings.in_place_checks)
+            functions[node.name] = _forward_to(below, services.settings.in_place_checks)
             continue
-        context = BoundNode(node, task, below, metrics, figures.get(node.name))
+        context = BoundNode(node, services, below, metrics, figures.get(node.name))
         bound.append(context)
         operator = node.operator
         if not isinstance(operator, Statement):
@@ -334,7 +308,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
     if figures:
         sources = {
-            name: measured_source(source, figures[name], task.record, lateness, task.now_ms)
+            name: measured_source(source, figures[name], services.record, lateness, services.now_ms)
             for name, source in sources.items()
         }
     return BoundTopology(sources, tuple(reversed(bound)), figures, lateness, metrics)

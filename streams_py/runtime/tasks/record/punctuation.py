@@ -1,4 +1,4 @@
-"""Scheduled callbacks of one task on one clock (Kafka Streams' ``PunctuationQueue``).
+"""Scheduled callbacks of one task: :class:`PunctuationQueue` for one clock, and :class:`Punctuators` for both clocks.
 
 A schedule that is due at ``d`` fires once when the clock shows ``t >= d``. It is next due at ``d + interval``. If that
 time has passed as well, the missed calls are skipped: the next call is at the first multiple after ``t``. Callbacks
@@ -11,6 +11,9 @@ import heapq
 from collections.abc import Callable
 
 from streams_py.errors import BrokerUnavailableError
+from streams_py.ports import Clock
+from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME
+from streams_py.topology.declare.nodes import Punctuation, RecordContext
 
 
 class Schedule:
@@ -37,7 +40,7 @@ class Schedule:
 
 
 class PunctuationQueue:
-    """The schedules of one clock, earliest first.
+    """The schedules of one clock, earliest first (Kafka Streams' ``PunctuationQueue``).
 
     Schedules that are due at the same time fire in the order of Java's ``PriorityQueue``, because outputs depend on it.
     """
@@ -117,3 +120,58 @@ class PunctuationQueue:
     def clear(self) -> None:
         """Forget all schedules."""
         self._heap.clear()
+
+
+class Punctuators:
+    """The punctuators of one task, by stream time and by the wall clock."""
+
+    def __init__(self, record: RecordContext, clock: Clock) -> None:
+        self._record = record
+        self._clock = clock
+        self._queues = {of: PunctuationQueue() for of in Punctuation}
+        self._by_stream_time = self._queues[Punctuation.STREAM_TIME]
+        self._by_wall_clock = self._queues[Punctuation.WALL_CLOCK_TIME]
+        self.were_called = False
+        """Whether a punctuator was called since the last commit."""
+
+    def queue(self, clock: Punctuation) -> PunctuationQueue:
+        """Return the punctuators of a clock."""
+        return self._queues[clock]
+
+    def __len__(self) -> int:
+        return len(self._by_stream_time) + len(self._by_wall_clock)
+
+    @property
+    def were_used(self) -> bool:
+        """Whether a processor has ever scheduled a punctuator, even if it was cancelled since."""
+        return self._by_stream_time.was_used or self._by_wall_clock.was_used
+
+    def fire(self) -> int:
+        """Call the punctuators that are due, by stream time first. Return how many were called."""
+        fired = self.fire_stream_time()
+        return fired + self.fire_wall_clock()
+
+    def fire_stream_time(self) -> int:
+        """Call the punctuators that are due by stream time."""
+        now_ms, queue = self._record.stream_time_ms, self._by_stream_time
+        return self._fire(queue, now_ms) if queue and now_ms != UNKNOWN_TIME else 0
+
+    def fire_wall_clock(self) -> int:
+        """Call the punctuators that are due by the wall clock."""
+        queue = self._by_wall_clock
+        return self._fire(queue, self._clock.now_ms()) if queue else 0
+
+    def _fire(self, queue: PunctuationQueue, now_ms: int) -> int:
+        if not queue.is_due(now_ms):
+            return 0
+        record = self._record
+        record.topic, record.partition, record.offset = None, -1, -1
+        record.headers, record.timestamp = (), now_ms
+        record.system_time_ms = self._clock.now_ms()
+        self.were_called = True
+        return queue.fire(now_ms)
+
+    def clear(self) -> None:
+        """Forget all schedules."""
+        for queue in self._queues.values():
+            queue.clear()

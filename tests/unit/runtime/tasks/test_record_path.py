@@ -76,11 +76,11 @@ def test_process_sets_the_record_context() -> None:
 @pytest.mark.parametrize("topics", [("in",), ("a", "b")])
 def test_stream_time_is_the_largest_timestamp_taken(topics: tuple[str, ...]) -> None:
     kit = Kit(pipe(*topics), inputs=topics, max_task_idle_ms=-1)
-    assert kit.task.stream_time_ms == -1
+    assert kit.task.record.stream_time_ms == -1
     kit.add(*(record("x", at=at, offset=n, topic=topics[0]) for n, at in enumerate((5, 9, 3))))
     seen = []
     while kit.task.process(1):
-        seen.append(kit.task.stream_time_ms)
+        seen.append(kit.task.record.stream_time_ms)
     assert seen == [5, 9, 9]
 
 
@@ -94,8 +94,8 @@ def test_stream_time_starts_with_the_largest_committed_partition_time() -> None:
             IN: None,
         }
     )
-    assert kit.task.stream_time_ms == 90
-    assert kit.task.processor_metadata == {"store": 5, "other": 1}
+    assert kit.task.record.stream_time_ms == 90
+    assert kit.task.positions.processor_metadata == {"store": 5, "other": 1}
     kit.add(record("x", topic="a", at=10, offset=3), record("y", topic="b", at=100, offset=4))
     kit.task.process(2)
     committed = kit.task.committable_offsets()

@@ -12,6 +12,7 @@ from streams_py.errors import IllegalStateError, LockError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
@@ -383,9 +384,8 @@ class TestLife:
             kit.partitions,
             standby.recycle(),
             collector=RecordCollector(kit.task.id, kit.producer, kit.settings),
-            clock=kit.clock,
             inputs=kit.positions,
-            settings=kit.settings,
+            shared=SharedServices(clock=kit.clock),
         )
         again.initialize()
         again.complete_restoration({})

@@ -12,6 +12,7 @@ from streams_py import serdes
 from streams_py.ports import BEGINNING
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.state.caching.cache import RecordCache
@@ -57,9 +58,8 @@ class World:
             [IN],
             stores,
             collector=collector,
-            clock=ManualClock(),
             inputs=FakeInputs(),
-            settings=settings,
+            shared=SharedServices(clock=ManualClock()),
         )
 
     def run(self, task: ActiveTask) -> None:
@@ -140,7 +140,7 @@ def test_recycled_task_keeps_its_open_stores_and_continues(world: World) -> None
     world.run(task)
     world.count(task, "a", "a")
     world.commit(task, enforce=True)
-    store = task.store("counts")
+    store = task.stores.store("counts")
     task.suspend()
     stores = task.recycle()
     assert isinstance(stores, TaskState)
@@ -153,7 +153,7 @@ def test_recycled_task_keeps_its_open_stores_and_continues(world: World) -> None
     again = world.active(stores)
     again.initialize()
     again.complete_restoration({})
-    assert again.store("counts") is store
+    assert again.stores.store("counts") is store
     world.count(again, "a")
     world.commit(again)
     assert world.outputs()[-1] == (b"a", 3)
@@ -187,5 +187,5 @@ def test_healthy_store_of_a_revived_task_is_as_of_the_last_commit(world: World) 
     task.revive()
     task.initialize()
     assert task.restoring.restore_position(COUNTS) == committed + 1
-    assert task.store("counts").get("a")[0] == 2
+    assert task.stores.store("counts").get("a")[0] == 2
     task.close_dirty()

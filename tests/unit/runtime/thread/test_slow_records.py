@@ -170,7 +170,7 @@ def test_entries_without_a_record_do_not_keep_records_from_being_processed(tmp_p
     steps.run(ONE)
     write_keys(world, 0, 1)
     work_until(world, steps, {"in-0": 1})
-    store = steps.parts.table.running()[0].store("counts")
+    store = steps.parts.table.running()[0].stores.store("counts")
     for key in ("a", "b"):
         store.put(key, ValueAndTimestamp(1, 0))
     write_keys(world, 1, 1)

@@ -1,4 +1,4 @@
-"""Tasks and host maps of an assignment, as a member uses them.
+"""Reads the tasks and host maps of an assignment.
 
 The consumer protocol carries a list of partitions. The user data carries a list of tasks, one per partition. The two
 lists match by position once the partitions are sorted. Kafka Streams' ``StreamsPartitionAssignor.onAssignment``.
@@ -6,35 +6,11 @@ lists match by position once the partitions are sorted. Kafka Streams' ``Streams
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 from streams_protocol import AssignmentInfo, partitions_by_task
-from streams_protocol.types import HostInfo, TaskId, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """The tasks assigned to a member, with their input partitions.
-
-    A task is in at most one of the two maps.
-    """
-
-    active: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
-    standby: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class HostView:
-    """The input partitions of each endpoint, active and standby, for interactive queries.
-
-    The maps show where tasks are *going*: while a task moves, its new host appears slightly too early. A key can be
-    looked up only in the partitions of the active map.
-    """
-
-    active: Mapping[HostInfo, AbstractSet[TopicPartition]] = field(default_factory=dict)
-    standby: Mapping[HostInfo, AbstractSet[TopicPartition]] = field(default_factory=dict)
+from streams_protocol.types import TopicPartition
+from streams_py.member.tasks import HostView, Tasks
 
 
 def tasks_of(partitions: Collection[TopicPartition], info: AssignmentInfo) -> Tasks:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError
-from streams_py.member.assignment import HostView, Tasks
+from streams_py.member.tasks import HostView, Tasks
 
 
 @dataclass(frozen=True, slots=True)

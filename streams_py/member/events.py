@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.member.tasks import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,6 @@ class LoopTurned:
     """The thread's loop ran one iteration at this wall-clock time, in ms since the epoch."""
 
     now_ms: int
-
-
-class Progress(NamedTuple):
-    """Progress of a standby or warm-up task, in offsets summed over its changelogs."""
-
-    position: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from streams_protocol.types import TaskId
-from streams_py.member.events import Progress
+from streams_py.member.tasks import Progress
 
 _RUNNING: Final = -2  # offset sum that a subscription reports for a running active task
 _PAUSE_MS, _PAUSE_MAX_MS = 1_000, 600_000

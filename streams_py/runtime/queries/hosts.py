@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from streams_protocol.types import HostInfo, TopicPartition
 from streams_py.errors import ConfigError, UnknownStateStoreError
-from streams_py.member.assignment import HostView
+from streams_py.member.tasks import HostView
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.topology.declare.nodes import Partitioner
 from streams_py.topology.declare.stores import StoreBuilder

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.member.events import Progress
+from streams_py.member.tasks import Progress
 from streams_py.ports import RecordConsumer
 from streams_py.runtime.restore.changelog import ChangelogInWork
 

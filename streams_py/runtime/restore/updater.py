@@ -26,7 +26,7 @@ from collections.abc import Set as AbstractSet
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
-from streams_py.member.events import Progress
+from streams_py.member.tasks import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff

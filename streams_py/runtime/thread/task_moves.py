@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, TaskCorruptedError, TimeoutExceededError
-from streams_py.member.assignment import Tasks
+from streams_py.member.tasks import Tasks
 from streams_py.ports import BEGINNING, END, OffsetAndMetadata, TransactionalProducer
 from streams_py.ports.batches import only_topic_of
 from streams_py.ports.outages import level_of_waiting

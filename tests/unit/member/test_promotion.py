@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py.member.events import Progress
 from streams_py.member.promotion import Promotion
+from streams_py.member.tasks import Progress
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 COLD, WARM = Progress(10, 50_000), Progress(49_000, 50_000)

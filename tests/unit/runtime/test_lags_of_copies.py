@@ -13,8 +13,8 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.assignment.problem import lag_from_offsets
-from streams_py.member.events import Progress
 from streams_py.member.promotion import Promotion
+from streams_py.member.tasks import Progress
 from streams_py.ports import RawRecord
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings

@@ -9,7 +9,7 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
-from streams_py.member.events import Progress
+from streams_py.member.tasks import Progress
 from tests.support.runtime.fakes import FakeLog, FakeTask
 from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
 from tests.support.waiting import PATIENCE_S

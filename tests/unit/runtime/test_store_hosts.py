@@ -10,7 +10,7 @@ import pytest
 from streams_protocol.types import HostInfo, TopicPartition
 from streams_py import StreamsBuilder
 from streams_py.errors import UnknownStateStoreError
-from streams_py.member.assignment import HostView
+from streams_py.member.tasks import HostView
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.queries.hosts import NOT_AVAILABLE, KeyQueryMetadata, StoreHosts, StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags

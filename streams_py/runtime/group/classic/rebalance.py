@@ -18,7 +18,6 @@ from typing import Protocol, TypeVar, assert_never
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TimeoutExceededError
 from streams_py.leader.explanations import Explanations
-from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
     ApplyTasks,
     CloseLostTasks,
@@ -46,6 +45,7 @@ from streams_py.member.events import (
     SubscriptionRequested,
 )
 from streams_py.member.member import Member
+from streams_py.member.tasks import HostView, Tasks
 from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.commit.committer import UNCONFIRMED
 from streams_py.runtime.group.classic.leader_executor import LeaderExecutor

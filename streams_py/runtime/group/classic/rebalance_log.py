@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from streams_protocol.types import TaskId
-from streams_py.member.assignment import Tasks
+from streams_py.member.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 

@@ -17,10 +17,9 @@ from streams_py.errors import (
     TaskAssignmentError,
     TaskMigratedError,
 )
-from streams_py.member.assignment import HostView, Tasks
-from streams_py.member.events import Progress
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
+from streams_py.member.tasks import HostView, Progress, Tasks
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.group.classic.rebalance import Rebalance, TaskSide
 from streams_py.runtime.group.inbox import Inbox

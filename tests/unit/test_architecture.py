@@ -171,7 +171,6 @@ _LONG = {
         "events/emitter.py",
         "runtime/commit/committer.py",
         "runtime/commit/open_transactions.py",
-        "runtime/group/classic/rebalance.py",
         "runtime/processes/supervisor.py",
         "runtime/restore/updater.py",
         "runtime/tasks/active_task.py",
@@ -360,11 +359,7 @@ _MANY_PARAMETERS = {
         "testing/simulator/models/consumer.py:SimulatedConsumer",
     ),
     "to be cut with adapters/": ("adapters/kafka_python/classic/membership.py:KafkaPythonMembership",),
-    "to be cut with runtime/": (
-        "runtime/commit/committer.py:Committer",
-        "runtime/group/classic/leader_executor.py:LeaderExecutor",
-        "runtime/group/classic/rebalance.py:Rebalance",
-    ),
+    "to be cut with runtime/": ("runtime/commit/committer.py:Committer",),
 }
 """Classes whose hand-written constructor has more than 8 parameters, by reason."""
 

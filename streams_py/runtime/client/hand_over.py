@@ -110,8 +110,7 @@ class HandOver:
     def _have_successors(self) -> bool:
         """Whether other processes may take tasks over.
 
-        False if one of the threads leads the group and has seen no other process that stays. If another member leads,
-        the group has other members.
+        False if one of the threads knows that the group has no other process that stays.
         """
         threads = self._threads.current()
-        return not any(thread.leads_alone for thread in threads if thread.state is not ThreadState.DEAD)
+        return all(thread.drain_gains for thread in threads if thread.state is not ThreadState.DEAD)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -31,18 +30,13 @@ from streams_py.errors import (
     TaskMigratedError,
     TimeoutExceededError,
 )
-from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
+from streams_py.ports import Clock, OffsetAndMetadata, RecordProducer, TransactionalProducer
 from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.blocked_time import BlockedTime
 from streams_py.runtime.commit.known_commits import KnownCommits
+from streams_py.runtime.group.transport import UNCONFIRMED, GroupTransport
 
 _log = logging.getLogger(__name__)
-
-UNCONFIRMED = (
-    "the group may have removed this member (no heartbeat was answered for session.timeout.ms, or the thread was busy "
-    "for max.poll.interval.ms), and other members may own its tasks: nothing is written"
-)
-"""Reason why a member with an unconfirmed membership writes nothing."""
 
 WAITS = -2
 """Result of a commit that asynchronous calls delay. Try again when some of them have ended."""
@@ -91,8 +85,6 @@ class Committer:
         gives_up: Whether the time limit of a shutdown has elapsed.
         check_sends: Raises the errors of rejected records, after calling the production exception handler. True if the
             handler had other records written instead.
-        before_rebalance: Context manager in which this member does not join again. It raises BrokerUnavailableError if
-            a rebalance has begun, unless its argument is True.
         calls_max_ms: How long a transaction waits for asynchronous calls.
         known_commits: Receives the committed offsets.
         blocked: Receives the time spent waiting for Kafka.
@@ -101,13 +93,12 @@ class Committer:
     def __init__(
         self,
         producer: RecordProducer,
-        membership: Membership,
+        transport: GroupTransport,
         clock: Clock,
         *,
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
         check_sends: Callable[[], bool],
-        before_rebalance: Callable[[bool], AbstractContextManager[object]] = contextlib.nullcontext,
         transactions: TransactionalProducer | None = None,
         calls_max_ms: int = 0,
         known_commits: KnownCommits | None = None,
@@ -115,12 +106,11 @@ class Committer:
     ) -> None:
         self._producer = producer
         self._transactions = transactions
-        self._membership = membership
+        self._transport = transport
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._gives_up = gives_up
         self._check_sends = check_sends
-        self._before_rebalance = before_rebalance
         self._failing_since_ms: int | None = None
         self._has_warned = False
         """Whether this outage was logged."""
@@ -191,12 +181,12 @@ class Committer:
         if self._transactions is None:
             if offsets:
                 with self._blocked:
-                    self._membership.commit(offsets, timeout_ms=timeout_ms)
+                    self._transport.commit(offsets, timeout_ms=timeout_ms)
             return
         if not offsets and not self._transactions.in_transaction:
             return
-        member = self._membership.forming()
-        if member is None or self._membership.group_metadata() is None:
+        member = self._transport.token()
+        if member is None:
             # A broker accepts a request without a generation without any check.
             raise TaskMigratedError("cannot commit a transaction: this member is no longer in the group")
         with self._blocked:
@@ -218,7 +208,7 @@ class Committer:
             task.cancel_calls()
 
     def _check_member(self) -> None:
-        if not self._membership.is_member():
+        if not self._transport.is_member():
             raise BrokerUnavailableError(UNCONFIRMED)
 
     def flush(self) -> None:
@@ -281,7 +271,7 @@ class Committer:
             if self._transactions is not None and self._drains(tasks, needing):
                 return WAITS
             offsets = self.prepare(tasks)
-            with self._before_rebalance(in_rebalance):
+            with self._transport.committing(although_rebalancing=in_rebalance):
                 self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except BrokerUnavailableError as error:
             self._note_failure(error)

@@ -2,7 +2,7 @@
 
 Tasks belong to their stream thread; no other thread may use them. So the membership thread posts its callbacks as
 actions and waits until the stream thread has run them between two batches of records. When the stream thread stops, it
-releases the waiting callers.
+releases the waiting callers. Actions that have no result are posted without waiting.
 """
 
 from __future__ import annotations
@@ -74,6 +74,15 @@ class Inbox(Generic[Owner]):
         if request.error is not None:
             raise request.error
         return request.result  # type: ignore[return-value]  # set by run, may be None if T allows it
+
+    def post(self, action: Callable[[Owner], object]) -> None:
+        """Have the owner run ``action`` without waiting for it. Does nothing if the owner has stopped.
+
+        The action must handle its errors.
+        """
+        with self._lock:
+            if not self._closed:
+                self._requests.put(_Request(action))
 
     def serve(self, owner: Owner) -> int:
         """Run all waiting actions on ``owner`` and return their number. Called by the owning thread only."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Clock
 from streams_py.runtime.commit.blocked_time import BlockedTime
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.tasks.latency import Latency
 from streams_py.runtime.thread.states import ThreadState, thread_may_go
 
@@ -73,6 +74,13 @@ class ThreadControl:
     def is_shutting_down(self) -> bool:
         """Whether the thread was requested to stop."""
         return self._shutdown.is_set()
+
+    @property
+    def leave(self) -> Leave:
+        """What becomes of the membership when the thread stops."""
+        if self.is_for_good:
+            return Leave.FOR_GOOD
+        return Leave.LEAVE if self.leave_group else Leave.STAY
 
     def out_of_time(self) -> bool:
         """Whether the time limit of a shutdown has elapsed."""

@@ -19,8 +19,8 @@ from streams_py.errors import OffsetOutOfRangeError, StateError, TaskCorruptedEr
 from streams_py.ports import RawRecord
 from streams_py.ports.batches import runs_of
 from streams_py.runtime.commit.committer import WAITS, Committer
-from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.damage import raise_found
 from streams_py.runtime.thread.batch_size import BatchSize, Slice
@@ -74,7 +74,13 @@ class StreamLoop:
     """The main loop of a stream thread. Created, run and closed on that thread only. Owns ``parts``."""
 
     def __init__(
-        self, name: str, parts: ThreadParts, *, inbox: Inbox[TaskSide], control: ThreadControl, settings: LoopSettings
+        self,
+        name: str,
+        parts: ThreadParts,
+        *,
+        inbox: Inbox[TaskListener],
+        control: ThreadControl,
+        settings: LoopSettings,
     ) -> None:
         self.parts = parts
         self._name = name
@@ -84,12 +90,11 @@ class StreamLoop:
         self._settings = settings
         self._committer = Committer(
             parts.producer,
-            parts.membership,
+            parts.transport,
             clock,
             task_timeout_ms=settings.task_timeout_ms,
             gives_up=control.out_of_time,
             check_sends=self._check_sends,
-            before_rebalance=parts.rebalance.no_rejoin,
             transactions=parts.transactions,
             calls_max_ms=settings.calls_max_ms,
             known_commits=parts.known_commits,
@@ -108,7 +113,7 @@ class StreamLoop:
 
     def run(self) -> None:
         """Join the group and work until a shutdown is requested or an error occurs."""
-        self.parts.membership.start()
+        self.parts.transport.start()
         while not self._control.is_shutting_down:
             self.iterate()
 
@@ -122,16 +127,16 @@ class StreamLoop:
         except TaskMigratedError as error:
             _log.warning("%s: tasks migrated to another member: %s; rejoining the group", self._name, error)
             self.moves.lose_everything()
-            self.parts.membership.rejoin_as_new_member()
+            self.parts.transport.start_over()
 
     def _run_once(self) -> None:
         parts, control = self.parts, self._control
         self._turned_ms = self._clock.monotonic_ms()
         self._inbox.serve(self.moves)
         self.moves.deferred.raise_worst()
-        parts.membership.check()
+        parts.transport.check()
         self._check_membership()
-        parts.rebalance.rejoin_if_due(parts.membership)
+        parts.transport.turn()
         self.moves.check_topics()
         began_ms = self._clock.monotonic_ms()
         records = self._poll()
@@ -171,7 +176,7 @@ class StreamLoop:
         They must not be written later: other members may own the tasks by then, and nothing would reject the records.
         """
         parts = self.parts
-        if parts.membership.is_member() or not (tasks := parts.table.running()):
+        if parts.transport.is_member() or not (tasks := parts.table.running()):
             return
         if left := parts.producer.overdue(_SESSION_MARGIN_MS):
             raise TaskCorruptedError(
@@ -194,7 +199,7 @@ class StreamLoop:
             timeout_ms = 0
         elif self._control.is_shutting_down:
             timeout_ms = 0
-        elif parts.rebalance.in_progress or not parts.table.all_ready():
+        elif parts.transport.rebalancing or not parts.table.all_ready():
             timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
         else:
             timeout_ms = self._settings.poll_ms
@@ -249,7 +254,7 @@ class StreamLoop:
             control.process_latency.add(took_ms, processed)
             before_ms = processed_ms
             for task in tasks:
-                if parts.membership.is_member() and (fired := task.punctuate()):
+                if parts.transport.is_member() and (fired := task.punctuate()):
                     after_ms = clock.monotonic_ms()
                     task.punctuate_latency.add(after_ms - before_ms, fired)
                     punctuated, before_ms = punctuated + fired, after_ms
@@ -275,9 +280,9 @@ class StreamLoop:
 
     def _process(self, task: ActiveTask, records_max: int, until_ms: int) -> tuple[int, bool]:
         """Process records of a task. Return their number, and whether the time limit stopped the task."""
-        membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice
+        transport, events, clock, slice_ = self.parts.transport, self.parts.events, self._clock, self._slice
         processed, is_cut = 0, False
-        while processed < records_max and not is_cut and membership.is_member():
+        while processed < records_max and not is_cut and transport.is_member():
             wanted = min(records_max - processed, slice_.size)
             began_ms, taken = clock.monotonic_ms(), 0
             try:
@@ -300,8 +305,8 @@ class StreamLoop:
 
     def _commit_if_due(self) -> int:
         """Commit at the interval or on request. Return the number of tasks; -1 while a rebalance prevents it."""
-        in_rebalance = self.parts.rebalance.in_progress
-        if in_rebalance and not self.parts.membership.is_member():
+        in_rebalance = self.parts.transport.rebalancing
+        if in_rebalance and not self.parts.transport.is_member():
             return -1
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
@@ -392,12 +397,12 @@ class StreamLoop:
 
     def await_rebalance(self) -> None:
         """Wait until a rebalance in progress ends, so that offsets can be committed. Raise its errors."""
-        rebalance = self.parts.rebalance
+        transport = self.parts.transport
         grace_ms = _REBALANCE_GRACE_MS
         if self._committer.is_transactional:
             grace_ms = min(grace_ms, self._settings.rebalance_commit_interval_ms)
         limit = self._clock.monotonic_ms() + grace_ms
-        while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
+        while transport.rebalancing and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
             self._inbox.serve(self.moves)
             self._clock.sleep_ms(_BUSY_POLL_MS)
         self.moves.deferred.raise_worst()
@@ -405,22 +410,21 @@ class StreamLoop:
     def close(self, *, clean: bool) -> None:
         """Close everything. ``clean``: commit first."""
         parts = self.parts
-        with parts.rebalance.ending():
-            self._inbox.close()
-            updater_ms = min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms()))
-            self._quietly("state updater", lambda: parts.updater.close(timeout_ms=updater_ms))
-            clean = clean and self._final_commit()
-        for error in parts.table.close_all(clean=clean):
-            _log.warning("%s: %s", self._name, error)
-        self._quietly("task directories", parts.release_locks)
-        self._quietly("consumer", parts.consumer.close)
-        self._quietly("producer", parts.producer.close)
-        self._quietly(
-            "membership",
-            lambda: parts.membership.leave_and_close(
-                leave_group=self._control.leave_group, timeout_ms=self._time_left_ms()
-            ),
-        )
+        try:
+            with parts.transport.ending():
+                self._inbox.close()
+                updater_ms = min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms()))
+                self._quietly("state updater", lambda: parts.updater.close(timeout_ms=updater_ms))
+                clean = clean and self._final_commit()
+            for error in parts.table.close_all(clean=clean):
+                _log.warning("%s: %s", self._name, error)
+            self._quietly("task directories", parts.release_locks)
+            self._quietly("consumer", parts.consumer.close)
+            self._quietly("producer", parts.producer.close)
+        finally:  # in any case: other members wait for the tasks
+            self._quietly(
+                "membership", lambda: parts.transport.close(self._control.leave, timeout_ms=self._time_left_ms())
+            )
 
     def _final_commit(self) -> bool:
         running = self.parts.table.running()

@@ -9,10 +9,11 @@ from typing import Final, Self
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.events.observers import TaskObserver
-from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer, TransactionalProducer
+from streams_py.ports import Admin, Clock, RecordConsumer, RecordProducer, TransactionalProducer
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.start_positions import StartPositions
-from streams_py.runtime.group.classic.rebalance import Rebalance
+from streams_py.runtime.group.thread_calls import max_poll_interval_ms
+from streams_py.runtime.group.transport import GroupTransport
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.task_table import TaskTable
@@ -21,7 +22,6 @@ from streams_py.runtime.thread.latest_resets import LatestResets
 from streams_py.runtime.thread.topic_changes import TopicChanges
 from streams_py.state.caching.cache import RecordCache
 
-_MAX_POLL_INTERVAL_MS: Final = 300_000
 _MAX_POLL_RECORDS: Final = 1_000
 _CALLS_LEAST_MS: Final = 1_000
 
@@ -53,12 +53,12 @@ class LoopSettings:
     def from_config(cls, config: StreamsConfig) -> Self:
         """Return the settings of a configuration. ConfigError if a consumer setting is not a number."""
         consumer = ClientRole.MAIN_CONSUMER
-        max_poll_interval_ms = config.number_for(consumer, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
-        patience_ms = config.transaction_timeout_ms if config.exactly_once else max_poll_interval_ms
+        longest_ms = max_poll_interval_ms(config)
+        patience_ms = config.transaction_timeout_ms if config.exactly_once else longest_ms
         return cls(
             poll_ms=config.poll_ms,
             max_poll_records=config.number_for(consumer, "max.poll.records", _MAX_POLL_RECORDS),
-            max_poll_interval_ms=max_poll_interval_ms,
+            max_poll_interval_ms=longest_ms,
             commit_interval_ms=config.commit_interval_ms,
             rebalance_commit_interval_ms=max(config.commit_interval_ms, config.transaction_timeout_ms // 10),
             log_summary_interval_ms=config.log_summary_interval_ms,
@@ -66,7 +66,7 @@ class LoopSettings:
             task_timeout_ms=config.task_timeout_ms,
             uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
             calls_max_ms=max(_CALLS_LEAST_MS, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
-            flush_max_ms=min(patience_ms, max_poll_interval_ms) // 4,
+            flush_max_ms=min(patience_ms, longest_ms) // 4,
         )
 
 
@@ -80,8 +80,8 @@ class ThreadParts:
     """The producer, if records are processed in transactions."""
     settle_transactions: Callable[[], None]
     """Ends transactions left open under the producer's id, before it starts. Raises BrokerUnavailableError."""
-    membership: Membership
-    rebalance: Rebalance
+    transport: GroupTransport
+    """The thread's membership of the group."""
     updater: StateUpdater
     table: TaskTable
     start_positions: StartPositions

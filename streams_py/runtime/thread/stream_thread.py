@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import Clock
-from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.control import ThreadControl
@@ -40,7 +40,6 @@ class StreamThread:
         on_state: Called for every change of state.
         on_error: Called on the thread when it fails.
         on_end: Called last.
-        remove_member: Removes a static member, given its id, from the group when its thread stops for good.
     """
 
     def __init__(
@@ -53,11 +52,10 @@ class StreamThread:
         on_state: Callable[[StreamThread, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], None],
         on_end: Callable[[StreamThread], None],
-        remove_member: Callable[[str], None],
     ) -> None:
         self.name = name
         self.index = index
-        self.inbox: Inbox[TaskSide] = Inbox()
+        self.inbox: Inbox[TaskListener] = Inbox()
         self.control = ThreadControl(clock, lambda state: on_state(self, state))
         self.loop: StreamLoop | None = None
         """The thread's loop; None before it has started."""
@@ -71,7 +69,6 @@ class StreamThread:
         self.started_ms = clock.now_ms()
         self._open_loop = open_loop
         self._on_error, self._on_end = on_error, on_end
-        self._remove_member = remove_member
         self._stop_application = False
         self._drains = False
         self._pausing = threading.Lock()
@@ -111,17 +108,11 @@ class StreamThread:
 
     def identity(self) -> tuple[int, str]:
         """Return generation and member id of the thread's member; (-1, "") without membership."""
-        metadata = None if self._parts is None else self._parts.membership.group_metadata()
-        return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
+        return (-1, "") if self._parts is None else self._parts.transport.identity()
 
-    def forming(self) -> tuple[int, str] | None:
-        """Return generation and member id while the thread's member computes an assignment as leader."""
-        metadata = None if self._parts is None else self._parts.membership.forming()
-        return None if metadata is None else (metadata.generation, metadata.member_id)
-
-    def explanations(self, task: TaskId) -> list[ToldExplanation]:
+    def explanations(self, task: TaskId) -> Sequence[ToldExplanation]:
         """Return the task's explanation in each assignment that this thread computed as leader, newest first."""
-        return [] if self._parts is None else self._parts.rebalance.explanations.explanation(task)
+        return () if self._parts is None else self._parts.transport.explain(task)
 
     def start(self) -> None:
         """Start the loop, unless the thread was already shut down. RuntimeError if no more threads can start."""
@@ -164,25 +155,25 @@ class StreamThread:
         """Request all members to shut down, through the leader, with the next subscription."""
         self._stop_application = True
         if self._parts is not None:
-            self._parts.rebalance.request_application_shutdown()
+            self._parts.transport.request_shutdown()
 
     def drain(self) -> None:
         """Request the group to take over its tasks."""
         self._drains = True
         if self._parts is not None:
-            self._parts.rebalance.request_drain()
+            self._parts.transport.request_drain()
 
     @property
     def is_drained(self) -> bool:
         """Whether it has no active task and the group knows that it must not get any."""
         if self.state is ThreadState.DEAD:
             return True
-        return self._parts is not None and self._parts.rebalance.is_drained
+        return self._parts is not None and self._parts.transport.is_drained
 
     @property
-    def leads_alone(self) -> bool:
-        """Whether it leads its group and no other process could take over its tasks."""
-        return self._parts is not None and self._parts.rebalance.leads_alone
+    def drain_gains(self) -> bool:
+        """Whether other processes could take over its tasks while it continues to work."""
+        return self._parts is None or self._parts.transport.drain_gains
 
     @property
     def processes_state(self) -> bool:
@@ -230,9 +221,9 @@ class StreamThread:
             self.loop, self._parts = loop, parts
             parts.updater.pause(self.control.paused)
         if self._drains:
-            parts.rebalance.request_drain()
+            parts.transport.request_drain()
         if self._stop_application:
-            parts.rebalance.request_application_shutdown()
+            parts.transport.request_shutdown()
         return loop
 
     def _fail(self, error: BaseException) -> None:
@@ -250,28 +241,13 @@ class StreamThread:
 
     def _close(self, *, clean: bool) -> None:
         self.control.go(ThreadState.PENDING_SHUTDOWN)
-        member_id = "" if self._parts is None else self._parts.membership.member_id
         try:
             if self.loop is not None:
                 self.loop.close(clean=clean)
         except BaseException:  # the client waits for this thread to stop
             _log.exception("%s: failed to close cleanly", self.name)
-        if self.loop is not None and self.control.is_for_good:
-            self._leave_for_good(member_id)
         self.control.go(ThreadState.DEAD)
         self._on_end(self)
-
-    def _leave_for_good(self, member_id: str) -> None:
-        """Remove the static member before the thread is dead, because its number and name may be reused afterwards."""
-        try:
-            self._remove_member(member_id)
-        except Exception as error:  # the thread stops in any case
-            _log.warning(
-                "%s: removing its static member from the group failed; the group keeps its tasks until the session "
-                "timeout: %s",
-                self.name,
-                text_of(error),
-            )
 
 
 def _origin(error: Exception) -> BaseException:

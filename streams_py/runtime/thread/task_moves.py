@@ -33,7 +33,7 @@ _WARNING_MS = 10_000
 
 
 class TaskMoves:
-    """Moves the tasks of one stream thread (``TaskSide`` of its rebalances)."""
+    """Moves the tasks of one stream thread (``TaskListener`` of its transport)."""
 
     def __init__(
         self, name: str, parts: ThreadParts, committer: Committer, control: ThreadControl, *, task_timeout_ms: int
@@ -45,7 +45,7 @@ class TaskMoves:
         self._control = control
         self._starter = TaskStarter(
             parts.table,
-            parts.membership,
+            parts.transport,
             parts.start_positions,
             parts.topic_changes,
             parts.known_commits,
@@ -71,7 +71,7 @@ class TaskMoves:
         if table.all_ready():
             self._waits_since_ms = None
             table.raise_failed()
-            if self._control.state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.rebalance.in_progress:
+            if self._control.state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.transport.rebalancing:
                 self._control.go(ThreadState.RUNNING)
             return
         if not self._can_write():
@@ -160,27 +160,27 @@ class TaskMoves:
 
     # -- rebalance: called through the inbox -----------------------------------------------------------------
 
-    def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def revoke(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop and flush these tasks. Return the offsets to commit."""
         self._starter.forget()
         self._control.go(ThreadState.PARTITIONS_REVOKED)
         return self._revocation.prepare(tasks)
 
-    def finish_suspension(self, error: Exception | None) -> None:
+    def revoked(self, error: Exception | None) -> None:
         """Complete the suspension after the commit: write checkpoints, suspend, stop reading."""
         self._revocation.finish(error)
         self.deferred.attempt(self._read)
 
-    def close_lost(self, tasks: Collection[TaskId]) -> None:
+    def lose(self, tasks: Collection[TaskId]) -> None:
         """Close these active tasks without committing."""
         self._drop(self._table.actives(tasks))
 
-    def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
+    def assign(self, tasks: Tasks | None, error: Exception | None) -> None:
         """Make ``tasks`` the tasks of this thread at the end of a rebalance (None: keep the current ones), or fail."""
         if tasks is not None:
             self.deferred.attempt(lambda: self._table.assign(tasks.active, tasks.standby))
-        if failure is not None:
-            self.deferred.add(failure)
+        if error is not None:
+            self.deferred.add(error)
         self.deferred.attempt(self._parts.release_locks)
         self.deferred.attempt(self._read)
         self._control.go(ThreadState.PARTITIONS_ASSIGNED)
@@ -207,13 +207,13 @@ class TaskMoves:
             self._revive_in_transaction(self._parts.transactions, corrupted)
             return
         try:
-            if not self._parts.rebalance.in_progress:
+            if not self._parts.transport.rebalancing:
                 healthy = [task for task in self._table.running() if task.id not in corrupted]
                 self._committer.commit(healthy)
         except TaskCorruptedError as more:
             corrupted.update(more.tasks)
         finally:  # even without membership: corrupted standbys stay here and must start over
-            if self._parts.membership.is_member():
+            if self._parts.transport.is_member():
                 self._committer.settle()
             if all(task.id in corrupted for task in self._table.running()):
                 # Records in flight would arrive after the restoration has determined the end of the changelogs.

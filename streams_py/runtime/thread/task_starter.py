@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
-from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
+from streams_py.ports import Clock, CommittedOffsets, OffsetAndMetadata
 from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.start_positions import StartPositions
 from streams_py.runtime.commit.suspect_offsets import OffsetChecks
+from streams_py.runtime.group.transport import GroupTransport
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Partitions, TaskPhase
 from streams_py.runtime.tasks.task_table import TaskTable
@@ -39,7 +40,7 @@ class TaskStarter:
     def __init__(
         self,
         table: TaskTable,
-        membership: Membership,
+        transport: GroupTransport,
         start_positions: StartPositions,
         topic_changes: TopicChanges,
         known_commits: KnownCommits,
@@ -49,7 +50,7 @@ class TaskStarter:
         exactly_once: bool,
     ) -> None:
         self._table = table
-        self._membership = membership
+        self._transport = transport
         self._start_positions = start_positions
         self._topic_changes = topic_changes
         self._offset_checks = OffsetChecks(known_commits, clock, topic_changes.is_outdated, exactly_once=exactly_once)
@@ -101,7 +102,7 @@ class TaskStarter:
         unknown = {partition for _, partitions in waiting for partition in partitions} - self._known.keys()
         if unknown and now >= self._not_before_ms:
             self._requested, self._requested_at_ms = (
-                self._membership.committed(unknown, timeout_ms=_FETCH_TIMEOUT_MS),
+                self._transport.committed(unknown, timeout_ms=_FETCH_TIMEOUT_MS),
                 now,
             )
 

@@ -1,17 +1,18 @@
-"""Missing topics: an error for sources, a warning for sinks, and created on an embedded cluster.
+"""Missing topics: a warning for sinks, and created on an embedded cluster.
 
-A missing source topic is an error, because its name may be misspelt. A missing sink topic is not, because some brokers
-create a topic at the first write.
+A missing source topic is an error (:mod:`streams_py.runtime.group.missing_sources`), because its name may be misspelt.
+A missing sink topic is not, because some brokers create a topic at the first write.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from streams_py.errors import MissingSourceTopicError, StreamsError
-from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
+from streams_py.errors import StreamsError
+from streams_py.ports import Admin, TopicSpec
+from streams_py.runtime.group.missing_sources import is_unknown
 from streams_py.topology.declare.nodes import SinkNode
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
@@ -36,28 +37,6 @@ def create_missing_topics(metadata: TopologyMetadata, global_topics: Iterable[st
         admin.create_topics(missing)
 
 
-def name_missing_sources(
-    error: MissingSourceTopicError, metadata: TopologyMetadata, admin: Admin, servers: Sequence[str]
-) -> MissingSourceTopicError:
-    """Return the error with the names of the missing source topics.
-
-    This client requests the topics itself: the leader may run elsewhere, but the user reads this client's error.
-    """
-    internal = {topic for sub in metadata.subtopologies.values() for topic in sub.repartition_sources}
-    wanted = sorted(metadata.source_topics - internal)
-    try:
-        found = admin.describe_topics(wanted)
-    except Exception:
-        return error
-    missing = [topic for topic in wanted if topic not in found or _is_unknown(found[topic])]
-    if not missing:
-        return error
-    return MissingSourceTopicError(
-        f"source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing on {', '.join(servers)}; "
-        f"create {'them' if len(missing) > 1 else 'it'}, then start the application again"
-    )
-
-
 def warn_of_missing_sinks(topology: Topology, admin: Admin) -> threading.Thread | None:
     """Log missing sink topics from a background thread, because the broker may be down for long. None without sinks."""
     sinks = {
@@ -74,7 +53,7 @@ def warn_of_missing_sinks(topology: Topology, admin: Admin) -> threading.Thread 
         except StreamsError:
             return  # the stream threads report an unreachable broker
         for topic, node in sinks.items():
-            if _is_unknown(found.get(topic)):
+            if is_unknown(found.get(topic)):
                 line = topology.where(node.name)
                 _log.warning(
                     "topic %s, which %s writes to%s, does not exist: create it, unless the broker creates topics "
@@ -87,7 +66,3 @@ def warn_of_missing_sinks(topology: Topology, admin: Admin) -> threading.Thread 
     thread = threading.Thread(target=check, name="missing-sinks", daemon=True)
     thread.start()
     return thread
-
-
-def _is_unknown(answer: object) -> bool:
-    return isinstance(answer, AdminError) and answer.kind is AdminErrorKind.UNKNOWN_TOPIC

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 
 from streams_protocol.types import ProcessId
-from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.endpoint import parse_endpoint
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.errors import IllegalStateError, MissingSourceTopicError, TaskAssignmentError
+from streams_py.errors import IllegalStateError
 from streams_py.events.assignment_events import check_event_clients, open_assignment_events
 from streams_py.events.observers import InstanceObserver, RestoreObserver
-from streams_py.leader.leader import GroupLeader
-from streams_py.leader.settings import LeaderSettings
-from streams_py.member.member import Member
-from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, Clients, Clock, Membership, TransactionalProducer
+from streams_py.ports import Admin, Clients, Clock, TransactionalProducer
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.open_transactions import OpenTransactions
 from streams_py.runtime.commit.start_positions import StartPositions, reset_policy
@@ -33,11 +26,9 @@ from streams_py.runtime.global_thread.global_task import GlobalNodes, GlobalTask
 from streams_py.runtime.global_thread.global_thread import GlobalThread
 from streams_py.runtime.global_thread.progress import GlobalRestore
 from streams_py.runtime.global_thread.topics import GlobalTopics
-from streams_py.runtime.group.classic.group_processes import GroupProcesses
-from streams_py.runtime.group.classic.leader_executor import LeaderExecutor
-from streams_py.runtime.group.classic.rebalance import Rebalance
-from streams_py.runtime.group.classic.topic_cleanup import CleanupCheck
-from streams_py.runtime.group.timeline import RebalanceListener, Timekeeper
+from streams_py.runtime.group.classic.opening import ClassicProtocol, check_assignor
+from streams_py.runtime.group.timeline import RebalanceListener
+from streams_py.runtime.group.transport import GroupProtocol
 from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.parallel_restore import Sharing
@@ -46,7 +37,7 @@ from streams_py.runtime.restore.settings import RestoreListeners, RestoreSetting
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
-from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
+from streams_py.runtime.tasks.task_factory import ThreadTasks
 from streams_py.runtime.tasks.task_table import TaskTable
 from streams_py.runtime.thread.key_placement import KeyPlacement
 from streams_py.runtime.thread.latest_resets import LatestResets
@@ -56,7 +47,8 @@ from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.runtime.thread.topic_changes import TopicChanges
 from streams_py.runtime.thread.topic_ids import TopicIds
-from streams_py.runtime.wiring.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
+from streams_py.runtime.wiring.group_side import ThreadReport, ThreadSignals
+from streams_py.runtime.wiring.missing_topics import create_missing_topics, warn_of_missing_sinks
 from streams_py.runtime.wiring.snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.wiring.state_cleaner import StateCleaner, delete_outdated
 from streams_py.serdes import SerdeDefaults
@@ -104,7 +96,7 @@ class ClientResources:
         self._loop_settings = LoopSettings.from_config(config)
         self._restore_settings = RestoreSettings.from_config(config)
         self._default_policy = reset_policy(config.setting_for(ClientRole.MAIN_CONSUMER, "auto.offset.reset"))
-        self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
+        check_assignor(config)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
         self._snapshot_storage = snapshot_storage(config, persistent=persistent)
         self.directory = StateDirectory(
@@ -116,7 +108,6 @@ class ClientResources:
             warns_of_temporary=not config.embedded,  # the embedded cluster is temporary, too
         )
         self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
-        self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
         self.admin: Admin | None = None  # set by open()
         self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
@@ -125,18 +116,16 @@ class ClientResources:
         self._open_transactions: OpenTransactions | None = None
         self._known_commits = KnownCommits()
         self.topic_ids = TopicIds(lambda: self.admin, clock)
-        self._cleanup = CleanupCheck(lambda: self.admin)
         self._key_placement = KeyPlacement(self._subtopologies, self._metadata, self._defaults.key_serde)
-        self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
+        self._group: GroupProtocol | None = None  # set by open()
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self.global_thread: GlobalThread | None = None
         self._global_producer: ProducerOnDemand | None = None
         self._global_restore_cancelled = False
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
-        self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
 
     @cached_property
     def topology_description(self) -> str:  # cached ``topology.describe()``
@@ -176,6 +165,19 @@ class ClientResources:
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
         self._freed_memory = FreedMemory()
+        self._events = open_assignment_events(
+            self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
+        )
+        self._group = group = ClassicProtocol(
+            self._clients,
+            self._topology,
+            self.config,
+            self.admin,
+            self._clock,
+            self._process_id,
+            self._events,
+            self.rebalance_listeners,
+        )
         if self.config.exactly_once:
             self._open_transactions = OpenTransactions(
                 self._clients.transaction_admin(),
@@ -184,14 +186,11 @@ class ClientResources:
                 application_id=self.config.application_id,
                 topics=self._metadata.topics,
                 transaction_timeout_ms=self.config.transaction_timeout_ms,
-                members=self._group_processes,
+                members=group.processes,
             )
             self._open_transactions.start()
             self.rebalance_listeners.append(self._open_transactions.check_soon)
         self._snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
-        self._events = open_assignment_events(
-            self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
-        )
 
     def _cluster_id(self) -> str | None:
         if self.admin is None:
@@ -211,7 +210,8 @@ class ClientResources:
                 closing.callback(self._cleaner.stop)
             if self._freed_memory is not None:
                 closing.callback(self._freed_memory.stop)
-            closing.callback(self._group_processes.close)
+            if self._group is not None:
+                closing.callback(self._group.close)
             if self._open_transactions is not None:
                 closing.callback(self._open_transactions.close)
             if self._snapshots is not None:
@@ -308,17 +308,7 @@ class ClientResources:
             on_state=on_state,
             on_error=on_error,
             on_end=on_end,
-            remove_member=lambda member_id: self._remove_static_member(index, member_id),
         )
-
-    def _remove_static_member(self, index: int, member_id: str) -> None:
-        """Remove the thread's member from the group, if it is a static member (KIP-345).
-
-        A static member does not leave automatically: the group would keep its tasks until the session timeout.
-        """
-        instance_id = self.config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id")
-        if instance_id and self.admin is not None:
-            self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}", member_id)
 
     def share_cache(self, threads: int) -> None:
         """Split ``statestore.cache.max.bytes`` among this many stream threads and the global thread, if any."""
@@ -326,7 +316,7 @@ class ClientResources:
         self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
         for thread, cache in list(self._caches.items()):
             if thread.state is ThreadState.DEAD:
-                del self._caches[thread], self._leader_executors[thread]
+                del self._caches[thread]
             else:
                 cache.max_bytes = self._cache_bytes  # the thread evicts records at its next write
 
@@ -341,7 +331,7 @@ class ClientResources:
         return loop
 
     def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
-        if (admin := self.admin) is None or self._process_id is None:
+        if (admin := self.admin) is None or self._group is None:
             raise IllegalStateError("the client is not open")
         config, clock = self.config, self._clock
         restores = self._restore_observer(thread)
@@ -378,24 +368,13 @@ class ClientResources:
         events = self._events.tasks(thread.identity)
         table = TaskTable(factory, updater, clock, events=events)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
-        times = Timekeeper(thread.name, self.rebalance_listeners)
-        leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin, times)
         self._caches[thread] = cache
-        rebalance = Rebalance(
-            Member(MemberSettings.from_config(config, process_id=self._process_id)),
-            leader_executor,
+        transport = self._group.open(
+            thread.name,
+            thread.index,
             thread.inbox,
-            clock,
-            name=thread.name,
-            wait_ms=self._loop_settings.max_poll_interval_ms,
-            offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
-            standbys=lambda: updater.standbys,
-            halt=producer.halt,
-            hold=producer.hold,
-            on_stop_application=self.on_stop_application,
-            on_hosts=self.hosts.show,
-            explain=self._explain,
-            times=times,
+            ThreadSignals(thread, producer, self.hosts, self.on_stop_application),
+            ThreadReport(thread.name, table, updater, self.directory),
         )
         repartition_topics = frozenset(
             topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
@@ -405,8 +384,7 @@ class ClientResources:
             producer=producer,
             transactions=transactions,
             settle_transactions=settle,
-            membership=self._membership(thread, rebalance),
-            rebalance=rebalance,
+            transport=transport,
             updater=updater,
             table=table,
             start_positions=(start_positions := self._start_positions()),
@@ -441,39 +419,6 @@ class ClientResources:
         producer = self._clients.transactional_producer(thread.name, transactional_id)
         return producer, lambda: others.settle(transactional_id)
 
-    def _membership(self, thread: StreamThread, rebalance: Rebalance) -> Membership:
-        membership = self._clients.membership(thread.name, thread.index, rebalance)
-        subscription = self._topology.subscription(self.config.application_id)
-        if isinstance(subscription, tuple):
-            membership.subscribe(frozenset(subscription))
-        else:
-            membership.subscribe(frozenset(), subscription.pattern)
-        return membership
-
-    def _leader_executor(self, thread: StreamThread, admin: Admin, times: Timekeeper) -> LeaderExecutor:
-        assert self._process_id is not None
-        settings = LeaderSettings.from_config(
-            self.config, process_id=self._process_id, future_process_id=self._future_process_id
-        )
-        if self._choice is not None and self._choice.built_in is not None:
-            settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
-        watch = self._events.watch(settings, thread.forming)
-        return LeaderExecutor(
-            GroupLeader(settings),
-            self._topology,
-            admin,
-            self._clock,
-            application_id=self.config.application_id,
-            topic_settings=self.config.original,
-            assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
-            # Five requests and the assignor fit into the time that the group waits for its leader.
-            request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
-            on_error=thread.report,
-            watch=watch,
-            cleanup=self._cleanup,
-            times=times,
-        )
-
     def _restore_observer(self, thread: StreamThread) -> RestoreObserver:
         subtopology_of = {
             topic: number
@@ -485,12 +430,3 @@ class ClientResources:
     def _start_positions(self) -> StartPositions:
         sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
         return StartPositions(self.config.application_id, sources, self._default_policy)
-
-    def _explain(self, error: Exception) -> Exception:
-        """Return the reason of an assignment failure if this client has the leader: the protocol has only codes."""
-        if isinstance(error, TaskAssignmentError):
-            failures = [leading.failure for leading in list(self._leader_executors.values())]
-            return next((failure for failure in failures if failure is not None), error)
-        if isinstance(error, MissingSourceTopicError) and self.admin is not None:
-            return name_missing_sources(error, self._metadata, self.admin, self.config.bootstrap_servers)
-        return error

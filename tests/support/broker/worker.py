@@ -206,10 +206,10 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
             return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
         case "protocols":
             loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
-            return sorted({one.name for loop in loops for one in loop.parts.rebalance._member.protocols})
+            return sorted({one.name for loop in loops for one in loop.parts.transport._member.protocols})
         case "versions":
             loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
-            return sorted({loop.parts.rebalance._member.used_version for loop in loops})
+            return sorted({loop.parts.transport._member.used_version for loop in loops})
         case "drain":
             return streams.drain(command.get("timeout"))
         case "probes":
@@ -228,9 +228,8 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "restored":
             return restorations.seen
         case "led":
-            return sum(
-                len(t.loop.parts.rebalance.explanations) for t in streams._threads.current() if t.loop is not None
-            )
+            loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
+            return sum(len(loop.parts.transport._leader_executor.explanations) for loop in loops)
         case "errors":
             return [str(t.last_error) for t in streams._threads.current() if t.last_error is not None]
     raise ValueError(command)

@@ -21,7 +21,8 @@ class FakeThread:
         self.state = ThreadState.CREATED
         self.replace = False
         self.asked: list[Any] = []
-        self.is_current = self.is_drained = self.is_stuck = self.leads_alone = self.processes_state = False
+        self.is_current = self.is_drained = self.is_stuck = self.processes_state = False
+        self.drain_gains = True
         self.tasks: list[Any] = []
         self.table = self.parts = None
         self._on_state, self._on_error, self._on_end = on_state, on_error, on_end

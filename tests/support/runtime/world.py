@@ -37,8 +37,8 @@ from streams_py.ports import (
     TopicSpec,
 )
 from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
-from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.wiring.shared import ClientResources
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -393,13 +393,16 @@ class WorldAdmin:
 # -- one thread, step by step ----------------------------------------------------------------------------------------
 
 
-class DirectInbox(Inbox[TaskSide]):
+class DirectInbox(Inbox[TaskListener]):
     """Runs actions immediately on ``owner``: the test's thread is the stream thread."""
 
-    owner: TaskSide
+    owner: TaskListener
 
-    def call(self, action: Callable[[TaskSide], T], *, timeout_ms: int) -> T:
+    def call(self, action: Callable[[TaskListener], T], *, timeout_ms: int) -> T:
         return action(self.owner)
+
+    def post(self, action: Callable[[TaskListener], object]) -> None:
+        action(self.owner)
 
 
 class Steps:
@@ -433,7 +436,7 @@ class Steps:
         self.loop = self.thread._open()
         inbox.owner = self.loop.moves
         self.parts = self.loop.parts
-        self.parts.membership.start()
+        self.parts.transport.start()
         self.updater = self.parts.updater
         self.updater._start_thread = lambda: None  # type: ignore[method-assign]  # its rounds are called by the test
         self.membership = world.memberships[self.thread.name]

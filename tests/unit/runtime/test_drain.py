@@ -162,7 +162,7 @@ def without_state(client: Client) -> None:
 
 
 def alone(client: Client) -> None:
-    client.made[1].leads_alone = True
+    client.made[1].drain_gains = False
 
 
 def drained_in_vain(client: Client) -> None:

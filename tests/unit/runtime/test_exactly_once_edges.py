@@ -219,7 +219,7 @@ def test_commit_waits_for_a_rebalance_that_has_begun_while_it_was_prepared(world
     flush = steps.producer.flush
 
     def flush_slowly(timeout_ms: int) -> int:
-        if not steps.parts.rebalance.in_progress:
+        if not steps.parts.transport.rebalancing:
             steps.membership.join()
             world.group_generation = steps.membership.generation + 1
         return flush(timeout_ms)

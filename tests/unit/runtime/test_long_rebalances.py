@@ -52,7 +52,7 @@ def test_no_transaction_lasts_for_its_time_out_however_long_a_rebalance_takes(wo
     steps_between = [after - before for before, after in zip([0, *committed], committed, strict=False)]
     assert max(steps_between) * 100 <= TIMEOUT_MS // 2  # a record came every tenth of a second
     assert len(world.records(tp("in-0"))) - committed[-1] <= TIMEOUT_MS // 200
-    assert steps.parts.rebalance.in_progress
+    assert steps.parts.transport.rebalancing
     assert world.names().count("initialize") == 1
     steps.membership.finish(BOTH)
     wait_in_rebalance(steps, 2_000)

@@ -9,7 +9,8 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
 
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.assignors.draining import is_draining
@@ -35,6 +36,7 @@ from streams_py.ports.rights import TOPIC, missing_right
 from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.runtime.group.classic.topic_cleanup import CleanupCheck
 from streams_py.runtime.group.timeline import Timekeeper
+from streams_py.runtime.group.transport import MemberSignals
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
@@ -93,59 +95,114 @@ class _TimedAdmin:
         return answer  # type: ignore[return-value]  # None is an answer too
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTopology:
+    """The topology that a group runs.
+
+    Args:
+        topology: The topology of this client. All members must have the same one.
+        group: The name of the group (``application.id``).
+        settings: The configuration that determines the internal topics.
+    """
+
+    topology: Topology
+    group: str
+    settings: Mapping[str, object]
+
+    def metadata(self, available_topics: Collection[str]) -> TopologyMetadata:
+        """Return sub-topologies and internal topics, given the topics that exist."""
+        return self.topology.metadata(self.group, self.settings, available_topics=sorted(available_topics))
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderLimits:
+    """Time limits of an assign step, in ms: for the assignor, and for each request."""
+
+    assignor_ms: int
+    request_ms: int
+
+    @classmethod
+    def within(cls, max_poll_interval_ms: int) -> Self:
+        """Return limits with which five requests and the assignor fit into the time that the group waits."""
+        return cls(max_poll_interval_ms // 2, max(3_000, max_poll_interval_ms // 10))
+
+
+@dataclass(slots=True)
+class RoundOutcome:
+    """What a leader knows about the rebalance that it leads. A thread that does not lead knows nothing."""
+
+    failure: StreamsError | None = None
+    """Why the assignment failed. The protocol only sends a code to the members."""
+    leads_alone: bool = False
+    """Whether the group has no other process that stays."""
+
+    def reset(self) -> None:
+        """Forget the last rebalance, because a new one begins."""
+        self.failure, self.leads_alone = None, False
+
+
+class TimedRounds(RoundObserver):
+    """An observer that also records the phases of assign steps in the timelines of rebalances."""
+
+    def __init__(self, observer: RoundObserver, times: Timekeeper) -> None:
+        self._observer = observer
+        self._times = times
+
+    def began(self, members: Mapping[str, MemberSubscription]) -> None:
+        """Note that this member is the leader."""
+        self._observer.began(members)
+        self._times.leads()
+
+    def observe(self, fact: Fact) -> None:
+        """Start the phase that the fact announces."""
+        if isinstance(fact, AssignStep):
+            self._times.enters(_STEP_NAMES.get(fact, fact.value))
+        self._observer.observe(fact)
+
+    def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
+        """End the last phase."""
+        self._times.leaves()
+        self._observer.ended(outcome, assignor)
+
+
 class LeaderExecutor(Executor):
     """Runs the assign step of one stream thread whenever its member is the group leader."""
 
     def __init__(
         self,
         leader: GroupLeader,
-        topology: Topology,
+        topology: GroupTopology,
         admin: Admin,
         clock: Clock,
-        *,
-        application_id: str,
-        topic_settings: Mapping[str, object],
-        assignor_timeout_ms: int,
-        request_timeout_ms: int = 60_000,
-        on_error: Callable[[StreamsError], None],
-        watch: RoundObserver,
+        limits: LeaderLimits,
+        signals: MemberSignals,
+        observer: RoundObserver,
         cleanup: CleanupCheck,
-        times: Timekeeper | None = None,
     ) -> None:
-        self._admin = _TimedAdmin(admin, request_timeout_ms)
-        self._runner = AssignorRunner(timeout_ms=assignor_timeout_ms)
-        super().__init__(self._admin, clock, self._runner, group=application_id)
+        self._admin = _TimedAdmin(admin, limits.request_ms)
+        self._runner = AssignorRunner(timeout_ms=limits.assignor_ms)
+        super().__init__(self._admin, clock, self._runner, group=topology.group)
         self._leader = leader
         self._topology = topology
         self._clock = clock
-        self._application_id = application_id
-        self._topic_settings = topic_settings
-        self._on_error = on_error
-        self._watch = watch
+        self._signals = signals
+        self._observer = observer
         self._cleanup = cleanup
         self._assigned = TopologyMetadata({})
-        self._times = times or Timekeeper("", ())
-        self.failure: StreamsError | None = None
-        """Why the assignment failed in this rebalance, if this thread leads the group. The protocol only sends a code
-        to the members."""
-        self.leads_alone = False
-        """Whether this thread leads the group and the group has no other process that stays."""
+        self.outcome = RoundOutcome()
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Return the assignment of each member, or raise the assign step's error (BrokerUnavailableError: retry)."""
-        self._watch.began(members)
-        self._times.leads()
+        self._observer.began(members)
         try:
             outcome = self._run(members)
         except BaseException as error:
-            self._watch.ended(error, self._runner.assignor)
+            self._observer.ended(error, self._runner.assignor)
             raise
-        finally:
-            self._times.leaves()
-        self._watch.ended(outcome, self._runner.assignor)
+        self._observer.ended(outcome, self._runner.assignor)
         if isinstance(outcome, FailAssign):
             raise outcome.error
-        self.failure = outcome.error
+        self.outcome.failure = outcome.error
         if outcome.error is None:
             self._cleanup.begin(self._assigned)
         else:
@@ -153,17 +210,12 @@ class LeaderExecutor(Executor):
         return outcome.assignments
 
     def _run(self, members: Mapping[str, MemberSubscription]) -> PublishAssignments | FailAssign:
-        named = self._metadata(())
+        named = self._topology.metadata(())
         subscribed = named.source_topics.union(*(member.topics for member in members.values()))
         topics = self._existing(subscribed)
-        self._assigned = self._metadata(topics)
+        self._assigned = self._topology.metadata(topics)
         request = AssignRequested(self._clock.now_ms(), members, topics, self._assigned, named.source_topics)
         return run_assign(self._leader, request, self.carry_out)
-
-    def _metadata(self, available_topics: Collection[str]) -> TopologyMetadata:
-        return self._topology.metadata(
-            self._application_id, self._topic_settings, available_topics=sorted(available_topics)
-        )
 
     def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
         """Return the topics that exist.
@@ -199,14 +251,12 @@ class LeaderExecutor(Executor):
     def report(self, error: StreamsError) -> None:
         """Log an error and pass it to the application."""
         _log.error("%s", error, exc_info=error.__cause__)
-        self._on_error(error)
+        self._signals.report(error)
 
     def observe(self, fact: Fact) -> None:
         """Pass a fact to the recorders of assignment events and rebalance times."""
         if isinstance(fact, Gathered):
             clients = fact.problem.clients
             own = self._leader.process_id
-            self.leads_alone = all(client.process_id == own or is_draining(client) for client in clients)
-        if isinstance(fact, AssignStep):
-            self._times.enters(_STEP_NAMES.get(fact, fact.value))
-        self._watch.observe(fact)
+            self.outcome.leads_alone = all(client.process_id == own or is_draining(client) for client in clients)
+        self._observer.observe(fact)

@@ -8,6 +8,7 @@ from typing import Final
 
 from streams_protocol.types import TaskId
 from streams_py.member.tasks import Tasks
+from streams_py.ports import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -17,17 +18,18 @@ _SHOWN_MAX: Final = 20
 class RebalanceLog:
     """Remembers the active tasks of one stream thread between rebalances. Polling thread only."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
+        self._clock = clock
         self._active: frozenset[TaskId] = frozenset()
         self._dropped: frozenset[TaskId] = frozenset()
         self._standby: frozenset[TaskId] = frozenset()
         self._began_ms: int | None = None
 
-    def begins(self, now_ms: int) -> None:
+    def begins(self) -> None:
         """Start the clock when a subscription is built. Later subscriptions of the same rebalance don't restart it."""
         if self._began_ms is None:
-            self._began_ms = now_ms
+            self._began_ms = self._clock.monotonic_ms()
 
     def lost_all(self) -> None:
         """Note that the member has left the group or was removed from it, and has dropped all of its active tasks."""
@@ -40,7 +42,7 @@ class RebalanceLog:
                 _listed(dropped),
             )
 
-    def ends(self, tasks: Tasks | None, now_ms: int) -> None:
+    def ends(self, tasks: Tasks | None) -> None:
         """Log the rebalance. With ``tasks=None`` the tasks are unchanged.
 
         A task that the member dropped and gets again counts as gained: it starts again from its last commit. A task
@@ -53,7 +55,7 @@ class RebalanceLog:
         _log.info(
             "%s: rebalance of %.1f s: gained %s; lost %s; kept %s; standbys %s",
             self._name,
-            0.0 if began_ms is None else (now_ms - began_ms) / 1000,
+            0.0 if began_ms is None else (self._clock.monotonic_ms() - began_ms) / 1000,
             _listed(self._active - before),
             _listed((before | dropped) - self._active),
             _listed(self._active & before),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from streams_py.errors import StreamsError
@@ -123,11 +123,10 @@ def _listed(value: str) -> str:
 class CleanupCheck:
     """Logs a warning for each existing internal topic with the wrong clean-up settings, once per client and topic.
 
-    The request runs on a daemon thread: it delays no rebalance, and its failure stops nothing. ``admin`` returns None
-    before the client is open.
+    The request runs on a daemon thread: it delays no rebalance, and its failure stops nothing.
     """
 
-    def __init__(self, admin: Callable[[], Admin | None]) -> None:
+    def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._done: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -145,11 +144,8 @@ class CleanupCheck:
             self._thread.join()
 
     def _check(self, asked: Mapping[str, Required]) -> None:
-        admin = self._admin()
-        if admin is None:
-            return
         try:
-            answers = admin.cleanup(asked.keys())
+            answers = self._admin.cleanup(asked.keys())
         except StreamsError as error:  # repeated at the next rebalance that this client leads
             _log.debug("cannot check the clean-up settings of internal topics: %s", error)
             return

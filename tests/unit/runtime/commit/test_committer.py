@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -17,7 +18,7 @@ IN, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)
 
 
 class Diary:
-    """A producer, a membership and a clock that record their calls."""
+    """A producer, a transport and a clock that record their calls."""
 
     def __init__(self) -> None:
         self.entries: list[object] = []
@@ -53,10 +54,14 @@ class Diary:
             return True
         return False
 
+    @contextlib.contextmanager
+    def committing(self, *, although_rebalancing: bool) -> Iterator[None]:
+        yield
+
     def committer(self) -> Committer:
         return Committer(
             self,  # type: ignore[arg-type]  # what a commit needs of a producer
-            self,  # type: ignore[arg-type]  # and of a membership
+            self,  # type: ignore[arg-type]  # and of a transport
             self.clock,
             task_timeout_ms=10_000,
             gives_up=lambda: self.gives_up,

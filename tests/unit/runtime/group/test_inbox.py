@@ -94,3 +94,22 @@ def test_caller_is_told_when_a_request_takes_too_long_although_it_will_end() -> 
     leave.set()
     owner.join(60)
     assert isinstance(caller.error, TimeoutExceededError)
+
+
+def test_posted_action_runs_in_order_without_a_waiting_caller() -> None:
+    inbox, done = Inbox[None](), list[str]()
+    inbox.post(lambda _: done.append("posted"))
+    caller = Caller(inbox, lambda _: done.append("called"))
+    assert done == []
+    assert inbox.serve(None) == 2
+    caller.end()
+    assert done == ["posted", "called"]
+
+
+def test_action_that_is_posted_after_the_end_is_dropped() -> None:
+    inbox, done = Inbox[None](), list[str]()
+    inbox.post(lambda _: done.append("before"))
+    inbox.close()
+    inbox.post(lambda _: done.append("after"))
+    assert inbox.serve(None) == 0
+    assert done == []

@@ -45,7 +45,6 @@ def failed(error: BaseException) -> list[Exception]:
         on_state=lambda thread, state: None,
         on_error=lambda thread, error: reported.append(error),
         on_end=lambda thread: None,
-        remove_member=lambda member_id: None,
     )
     thread.start()
     assert thread.wait(60)

@@ -21,8 +21,8 @@ from streams_py.errors import (
     TaskMigratedError,
 )
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.group.classic.rebalance import TaskSide
 from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.restore.listener import StandbyUpdateListener, SuspendReason
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
@@ -114,7 +114,6 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
         on_state=lambda *_: None,
         on_error=lambda *_: None,
         on_end=lambda _: None,
-        remove_member=lambda _: None,
     )
     pausing = threading.Thread(target=thread.pause, args=(True,))
     thread._open()
@@ -133,7 +132,6 @@ def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
         on_state=lambda *_: None,
         on_error=lambda *_: None,
         on_end=ended.append,
-        remove_member=lambda _: None,
     )
     thread._thread.start = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):
@@ -428,9 +426,10 @@ def test_error_code_keeps_running_tasks_until_the_thread_has_failed(world: World
 
 
 def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_take(world: World, steps: Steps) -> None:
-    busy = Inbox[TaskSide]()  # which is not read
-    steps.parts.rebalance._inbox = busy
-    steps.parts.rebalance._wait_ms = 1
+    busy = Inbox[TaskListener]()  # which is not read
+    calls = steps.membership.listener._thread
+    calls._inbox = busy
+    calls.wait_ms = 1
     with pytest.raises(TaskMigratedError, match=r"max\.poll\.interval\.ms"):
         steps.membership.listener.on_revoked((tp("in-0"),))
 

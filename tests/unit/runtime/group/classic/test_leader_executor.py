@@ -74,7 +74,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
 
 
 def leader_executor(steps: Steps) -> Any:
-    return steps.parts.rebalance._leader_executor
+    return steps.membership.listener._leader_executor
 
 
 # -- who else is there -------------------------------------------------------------------------------------------
@@ -90,22 +90,22 @@ def lead_two(leader: Steps, other: Steps) -> None:
     assert leader.membership.listener.assign(members).keys() == members.keys()
 
 
-def test_leader_is_alone_when_every_other_process_drains(world: World, tmp_path: Path) -> None:
+def test_drain_gains_nothing_when_every_other_process_drains(world: World, tmp_path: Path) -> None:
     steps, other = (Steps(world, counting(), tmp_path / name) for name in ("a", "b"))
-    assert not steps.thread.leads_alone
+    assert steps.thread.drain_gains
     steps.membership.lead()
-    assert steps.thread.leads_alone
+    assert not steps.thread.drain_gains
     lead_two(steps, other)
-    assert not steps.thread.leads_alone
-    assert not other.thread.leads_alone
+    assert steps.thread.drain_gains
+    assert other.thread.drain_gains
     steps.thread.drain()
     lead_two(steps, other)
-    assert not steps.thread.leads_alone
+    assert steps.thread.drain_gains
     other.thread.drain()
     lead_two(steps, other)
-    assert steps.thread.leads_alone
+    assert not steps.thread.drain_gains
     steps.membership.round({task("0_0"): [tp("in-0")]})
-    assert not steps.thread.leads_alone, "somebody else leads now"
+    assert steps.thread.drain_gains, "another process leads now"
 
 
 # -- topics ------------------------------------------------------------------------------------------------------
@@ -160,7 +160,9 @@ def test_assign_step_fails_with_the_reason_when_an_internal_topic_does_not_fit(w
 def test_application_hears_the_leaders_reason_when_the_leader_is_its_own(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     steps.membership.join()
-    leader_executor(steps).failure = reason = TaskAssignmentError("topics a and b must have equally many partitions")
+    leader_executor(steps).outcome.failure = reason = TaskAssignmentError(
+        "topics a and b must have equally many partitions"
+    )
     steps.membership.finish({}, error_code=3)
     with pytest.raises(TaskAssignmentError) as caught:
         steps.turn()

@@ -338,7 +338,6 @@ _LONG_FUNCTIONS = {
         "cli/spark/history.py:diff",
         "cli/spark/telemetry.py:run",
         "history/bootstrap.py:make_plan",
-        "runtime/restore/ends.py:ask_ends",
         "runtime/wiring/shared.py:ClientResources._make_parts",
         "spark/history/compare.py:compare_runs",
         "spark/history/preview.py:preview",

@@ -1,4 +1,4 @@
-"""The tasks that a state updater holds, with their changelogs.
+"""The tasks that a state updater holds, with their changelogs, and when to request facts about the changelogs.
 
 A task is *held* until it is restored, fails or is removed. Restored and failed tasks stay here until they are drained.
 
@@ -9,12 +9,18 @@ return the task's changelogs, because listeners have to hear of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.changelog import ChangelogInWork
+from streams_py.runtime.restore.ends import ChangelogRequest
 from streams_py.runtime.restore.restoring_stores import RestoringStores
+
+_IDENTITY_MS: Final = 300_000
+"""Interval between checks that the topic ids are unchanged, in ms. Otherwise a recreated topic that has grown past our
+position would be read from that position."""
 
 
 class ChangelogTable:
@@ -141,3 +147,28 @@ class ChangelogTable:
             assignment[changelog.partition] = None if changelog.registered else changelog.position
             changelog.registered = True
         return assignment
+
+
+class RequestSchedule:
+    """Decides what to request. ``interval_ms``: interval between requests of the limits of source changelogs."""
+
+    def __init__(self, now_ms: int, interval_ms: int) -> None:
+        self._interval_ms = min(interval_ms, _IDENTITY_MS)
+        self._next_limits_ms = 0
+        self._next_identity_ms = now_ms + _IDENTITY_MS
+
+    def due(self, changelogs: Collection[ChangelogInWork], now_ms: int) -> ChangelogRequest | None:
+        """Return what to request now, or None. The result counts as requested."""
+        source = {tp for c in changelogs for tp in c.task.source_changelogs if tp == c.partition}
+        unknown = {c.partition for c in changelogs if c.is_unknown}
+        limited = source if now_ms >= self._next_limits_ms else source & unknown
+        with_end = limited.union(c.partition for c in changelogs if c.needs_end)
+        checked = {c.partition for c in changelogs} if now_ms >= self._next_identity_ms else set()
+        wanted = with_end | unknown | checked
+        if not wanted:
+            return None
+        self._next_limits_ms = now_ms + self._interval_ms
+        if checked:
+            self._next_identity_ms = now_ms + _IDENTITY_MS
+        lasting = {c.partition for c in changelogs if c.partition in with_end and not c.expires}
+        return ChangelogRequest(wanted, with_end, limited, lasting)

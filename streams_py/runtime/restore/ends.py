@@ -1,6 +1,7 @@
-"""Requests the topic ids and end offsets of changelogs. A partition without a leader, or an unavailable broker, does
-not
-delay the other changelogs."""
+"""Requests the topic ids and end offsets of changelogs.
+
+A partition without a leader, or an unavailable broker, does not delay the other changelogs.
+"""
 
 from __future__ import annotations
 
@@ -27,41 +28,40 @@ class ChangelogEnd(NamedTuple):
     """First offset of the log, if it was requested."""
 
 
+class ChangelogRequest(NamedTuple):
+    """The changelogs to request facts about."""
+
+    wanted: set[TopicPartition]
+    """All changelogs to request."""
+    with_end: set[TopicPartition]
+    """Changelogs whose end is needed."""
+    limited: set[TopicPartition]
+    """Changelogs that are only read up to the group's committed offset."""
+    lasting: set[TopicPartition]
+    """Changelogs whose first offset is needed."""
+
+
 def ask_ends(
-    admin: Admin,
-    group: str,
-    wanted: Collection[TopicPartition],
-    with_end: Collection[TopicPartition],
-    limited: Collection[TopicPartition],
-    lasting: Collection[TopicPartition] = (),
+    admin: Admin, group: str, request: ChangelogRequest
 ) -> tuple[list[ChangelogEnd], dict[TopicPartition, str]]:
-    """Request facts about changelogs.
+    """Request facts about changelogs. Return the known changelogs, and the reason for each unknown one.
 
     A request for end offsets waits until all partitions have leaders, so partitions without a leader are left out.
-
-    Args:
-        wanted: All changelogs to request.
-        with_end: Changelogs whose end is needed.
-        limited: Changelogs that are only read up to the group's committed offset.
-        lasting: Changelogs whose first offset is needed.
-
-    Returns:
-        The known changelogs, and the reason for each unknown one.
     """
     unknown: dict[TopicPartition, str] = {}
     try:
-        described = admin.describe_topics({partition.topic for partition in wanted})
+        described = admin.describe_topics({partition.topic for partition in request.wanted})
     except BrokerUnavailableError as error:
-        return [], dict.fromkeys(wanted, str(error))
+        return [], dict.fromkeys(request.wanted, str(error))
     known: list[ChangelogEnd] = []
     requested: dict[TopicPartition, str | None] = {}
-    for partition in wanted:
+    for partition in request.wanted:
         infos = described.get(partition.topic, ())
         if isinstance(infos, AdminError):
             unknown[partition] = infos.message
             continue
         topic_id = infos[0].topic_id if infos else None
-        if partition not in with_end:
+        if partition not in request.with_end:
             known.append(ChangelogEnd(partition, topic_id))
         elif any(info.partition == partition.partition and info.leader is None for info in infos):
             unknown[partition] = _NO_LEADER
@@ -69,29 +69,33 @@ def ask_ends(
             requested[partition] = topic_id
     try:
         ends = admin.list_offsets(requested.keys()) if requested else {}
-        begins = admin.list_offsets(first, earliest=True) if (first := requested.keys() & set(lasting)) else {}
+        begins = admin.list_offsets(first, earliest=True) if (first := requested.keys() & request.lasting) else {}
     except BrokerUnavailableError as error:
         return known, unknown | dict.fromkeys(requested, str(error))
-    committed: Mapping[TopicPartition, int | None] = {}
-    commit_error = ""
-    if limited:
-        try:
-            committed = admin.committed_offsets(group, limited)
-        except BrokerUnavailableError as error:
-            commit_error = str(error)
+    committed = _committed(admin, group, request.limited)
     for partition, topic_id in requested.items():
         end = ends.get(partition)
         if not isinstance(end, int):
             unknown[partition] = end.message if isinstance(end, AdminError) else "no answer"
-        elif partition not in limited:
+        elif partition not in request.limited:
             begin = begins.get(partition)
             known.append(ChangelogEnd(partition, topic_id, end, end, begins=begin if isinstance(begin, int) else 0))
-        elif commit_error:
-            unknown[partition] = commit_error
+        elif isinstance(committed, str):
+            unknown[partition] = committed
         else:
             offset = committed.get(partition) or 0
             known.append(ChangelogEnd(partition, topic_id, end, min(end, offset), offset))
     return known, unknown
+
+
+def _committed(
+    admin: Admin, group: str, partitions: Collection[TopicPartition]
+) -> Mapping[TopicPartition, int | None] | str:
+    """Return the group's committed offsets, or why they are unknown."""
+    try:
+        return admin.committed_offsets(group, partitions) if partitions else {}
+    except BrokerUnavailableError as error:
+        return str(error)
 
 
 def lost_state(

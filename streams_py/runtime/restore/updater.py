@@ -31,12 +31,11 @@ from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork
-from streams_py.runtime.restore.changelog_table import ChangelogTable
+from streams_py.runtime.restore.changelog_table import ChangelogTable, RequestSchedule
 from streams_py.runtime.restore.ends import ask_ends, lost_state
 from streams_py.runtime.restore.listener import ListenerCalls
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
-from streams_py.runtime.restore.questions import RequestSchedule
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.standby_lags import StandbyLags
@@ -317,7 +316,7 @@ class StateUpdater:
         with self._lock:
             if (request := self._requests.due(self._table.changelogs.values(), now)) is None:
                 return
-        ends, unknown = ask_ends(self._admin, self._settings.group, *request)
+        ends, unknown = ask_ends(self._admin, self._settings.group, request)
         replaced: list[ChangelogInWork] = []
         with self._lock:
             for found in ends:

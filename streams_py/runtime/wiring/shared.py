@@ -30,9 +30,8 @@ from streams_py.runtime.group.classic.opening import ClassicProtocol, check_assi
 from streams_py.runtime.group.timeline import RebalanceListener
 from streams_py.runtime.group.transport import GroupProtocol
 from streams_py.runtime.queries.hosts import StoreHosts
-from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
+from streams_py.runtime.restore.listener import RestoreEventsListener, RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.parallel_restore import Sharing
-from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop

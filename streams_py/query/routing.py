@@ -23,6 +23,7 @@ from urllib.parse import quote
 import httpx
 
 from streams_protocol.types import HostInfo
+from streams_py.http.answers import bound_answers
 from streams_py.query.errors import (
     STATUS_OF,
     BadQueryError,
@@ -87,6 +88,7 @@ class Router:
         self._readers, self._broker_readers = Workers(_READERS), Workers(_BROKER_READERS)
         # Instances connect directly, so proxy settings from the environment are ignored.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout_s)
+        bound_answers(self._client, 2 * ANSWER_BYTES_MAX)  # _bounded() stops earlier, with a better message
 
     async def close(self) -> None:
         """Close the connections to other instances."""

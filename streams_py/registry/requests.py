@@ -11,10 +11,9 @@ registry's address without user and password, and repeat nothing from the reques
 from __future__ import annotations
 
 import base64
-import importlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from streams_py.config.secrets import redact
@@ -25,38 +24,6 @@ _PAUSE_S = 0.5
 _PAUSE_MAX_S = 5.0
 _REFUSED = {401: "the credentials are not valid", 403: "the credentials do not permit it"}
 _TEMPORARY = {408, 425, 429}
-_ANSWER_BYTES_MAX = 16 << 20
-
-
-def bound_answers(session: Any) -> None:
-    """Make an httpx (or httpx2) client raise a transport error for a response that is too long.
-
-    The size of a compressed response is unknown, so compression is neither requested nor accepted.
-    """
-    httpx: Any = importlib.import_module(type(session).__module__.partition(".")[0])
-
-    class Bounded(httpx.SyncByteStream):  # type: ignore[misc]  # of whichever library
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner
-
-        def __iter__(self) -> Iterator[bytes]:
-            size = 0
-            for piece in self._inner:
-                size += len(piece)
-                if size > _ANSWER_BYTES_MAX:
-                    raise httpx.ReadError(f"the response is longer than {_ANSWER_BYTES_MAX:,} bytes")
-                yield piece
-
-        def close(self) -> None:
-            self._inner.close()
-
-    def check(answer: Any) -> None:
-        if answer.headers.get("content-encoding", "identity") != "identity":
-            raise httpx.ReadError("the response is compressed, although the request did not allow it")
-        answer.stream = Bounded(answer.stream)
-
-    session.headers["accept-encoding"] = "identity"
-    session.event_hooks["response"].append(check)
 
 
 class GuardedRequests:

@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from streams_py.config.keys import is_secret
 from streams_py.config.secrets import redact
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.http.answers import bound_answers
 from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
-from streams_py.registry.requests import GuardedRequests, bound_answers
+from streams_py.registry.requests import GuardedRequests
 from streams_py.serdes import Serde
 from streams_py.serdes.round_trips import UnfitError
 from streams_py.system.printable import printable
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 _SHOWN_TEXT = 300
 _SECRET_CHARS_MIN = 4
+_ANSWER_BYTES_MAX = 16 << 20
 
 
 class SchemaRegistry:
@@ -240,7 +242,7 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
         client: Any = SchemaRegistryClient({**ours, **settings})
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the schema registry at {settings['url']}: {hide(str(error))}") from None
-    bound_answers(client._rest_client.session)
+    bound_answers(client._rest_client.session, _ANSWER_BYTES_MAX)
     client._rest_client = GuardedRequests(client._rest_client, settings["url"], hide=hide)
     return client
 

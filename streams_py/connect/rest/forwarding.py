@@ -15,9 +15,11 @@ from starlette.responses import Response
 from streams_py.connect.errors import ConnectError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import ALGORITHM_HEADER, SIGNATURE_HEADER
+from streams_py.http.answers import bound_answers
 
 _NEXT_HOP: Final[Mapping[str | None, str | None]] = {None: "true", "true": "false"}
 _SENT: Final = ("Authorization", "Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
+_ANSWER_BYTES_MAX: Final = 64 << 20
 _RETURNED: Final = ("Content-Type", "Location")
 
 
@@ -34,6 +36,7 @@ class OtherWorkers:
         self._protection = protection
         # No proxies from the environment: workers connect to each other directly.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, verify=protection.client or True)
+        bound_answers(self._client, _ANSWER_BYTES_MAX)
 
     async def close(self) -> None:
         """Close all connections."""

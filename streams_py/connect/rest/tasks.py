@@ -14,10 +14,13 @@ import httpx
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
 from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import sign
+from streams_py.http.answers import bound_answers
 from streams_py.system.printable import text_of
 
 _log = logging.getLogger("streams_py.connect")
 _ROTATION_S: Final = 60.0
+_ANSWER_BYTES_MAX: Final = 1 << 20
+_MESSAGE_CHARS_MAX: Final = 2_000
 
 
 class TaskConfigSender:
@@ -37,6 +40,7 @@ class TaskConfigSender:
         self._client = httpx.Client(
             transport=transport, timeout=90.0, trust_env=False, verify=self._protection.client or True
         )
+        bound_answers(self._client, _ANSWER_BYTES_MAX)
         self._first_refused_s: dict[str, float] = {}
 
     def send(self, url: str, name: str, configs: Sequence[Mapping[str, str]], key: str | None) -> None:
@@ -77,6 +81,6 @@ class TaskConfigSender:
 
 def _message(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
+        return str(answer.json()["message"])[:_MESSAGE_CHARS_MAX]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return answer.text[:200]

@@ -199,7 +199,6 @@ _LONG = {
         "testing/driver.py",
         "topology/dsl/builder.py",
         "topology/dsl/kstream.py",
-        "topology/dsl/stream_joins.py",
         "topology/topology.py",
     ),
     "many small types that are read together": (

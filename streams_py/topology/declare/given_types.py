@@ -38,8 +38,6 @@ _CLASSES: Final[Mapping[str, str]] = {
     "StoreBuilder": "a declaration such as key_value_store('name')",
 }  # fmt: skip
 
-_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {"Joinable": ("KStream", "KTable", "GlobalKTable")}
-
 
 def admits_none(annotation: str) -> bool:
     """Whether an annotation allows None."""
@@ -51,12 +49,7 @@ def type_check(annotation: str) -> Callable[[object, str], None] | None:
 
     The check takes the argument and its name for messages.
     """
-    kinds = [
-        kind
-        for alternative in _alternatives(annotation)
-        if alternative != "None"
-        for kind in _ALIASES.get(alternative, (alternative,))
-    ]
+    kinds = [alternative for alternative in _alternatives(annotation) if alternative != "None"]
     if not kinds or not all(kind in _PLAIN or kind in _CLASSES for kind in kinds):
         return None
     wanted = " or ".join(_CLASSES[kind] if kind in _CLASSES else _PLAIN[kind][1] for kind in kinds)

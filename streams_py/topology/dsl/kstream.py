@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, TextIO, TypeVar, overload
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.durations import Duration
 from streams_py.topology.declare.in_context import one_function
 from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.declare.nodes import Operator, Partitioner, RecordContext, SinkNode
@@ -18,14 +19,19 @@ from streams_py.topology.declare.processor import (
     ProcessorSupplier,
     RecordFunction,
 )
-from streams_py.topology.dsl.async_stream import AsyncStream
+from streams_py.topology.declare.windows import JoinWindows
+from streams_py.topology.dsl.asynchronous import BATCH_TIMEOUT_MS, TIMEOUT_MS, batch_calls, pair_calls, value_calls
 from streams_py.topology.dsl.branches import BranchedKStream
+from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
+from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.dsl.stream_joins import StreamJoins
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
 from streams_py.topology.operators import stateless
+from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.operators.tables import TableSource
 
@@ -35,10 +41,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+VO = TypeVar("VO")
+VR = TypeVar("VR")
+KG = TypeVar("KG")
 
 
 @checked
-class KStream(AsyncStream[K, V]):
+class KStream(Generic[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 
     Operations return a new stream; the old one remains usable. Functions get the key and value of the record: null keys
@@ -49,6 +58,7 @@ class KStream(AsyncStream[K, V]):
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._joins = StreamJoins(place)
 
     # -- record by record ------------------------------------------------------------------------------------
 
@@ -364,6 +374,345 @@ class KStream(AsyncStream[K, V]):
         operator = _operator(stateless.SelectKey, selector, with_context, "group_by")
         selected = place.process(name, Prefix.SELECT_KEY, operator, changes_key=True)
         return KGroupedStream(selected.with_serdes(key, value or place.value_serde), name)
+
+    # -- joins -----------------------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[KG, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        on: Callable[[K, V], KG | None],
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    def join(
+        self,
+        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[Any, Any], Any] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        on: Callable[[Any, Any], Any] | None = None,
+        with_key: Callable[[Any, Any, Any], Any] | None = None,
+        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
+        **options: Any,
+    ) -> KStream[K, Any]:
+        """Join by key: the result is ``joiner(value, other value)``.
+
+        Topics that are joined by key must have the same number of partitions. A stream with changed keys is
+        repartitioned first.
+
+        Write ``with_key=f`` for an ``f(key, value, other value)``, or ``with_context=f`` for an ``f(key, value, other
+        value, record)`` that also gets the record that led to the result.
+
+        With a stream: each pair of records that match by ``windows`` gives a result with the larger timestamp. Both
+        sides are stored for as long as the windows require (stores are named after ``store``), and in changelog topics
+        (with the settings ``logging_config``). With a table: the record is joined with the current row; if the table
+        has a ``history``, with the row at the time of the record. With a global table: the record is joined with the
+        row of ``on(key, value)``.
+
+        With ``grace``, records wait until stream time has advanced by this duration, so that late rows of a table with
+        a history are included. Records without a partner are dropped. ``key``, ``value`` and ``other_value`` are the
+        serdes for stores and repartition topics, if they differ from the streams' serdes.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "join")
+        return KStream(self._joins.join(other, function, windows, on, options))
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        grace: Duration | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[KG, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        on: Callable[[K, V], KG | None],
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    def left_join(
+        self,
+        other: KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[Any, Any], Any] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        on: Callable[[Any, Any], Any] | None = None,
+        with_key: Callable[[Any, Any, Any], Any] | None = None,
+        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
+        **options: Any,
+    ) -> KStream[K, Any]:
+        """Join like :meth:`join`, but keep records of this stream without a partner.
+
+        They are joined with None: with a table immediately, with a stream when the window is closed. Example:
+        ``examples/operators/page_views.py``.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "left_join")
+        return KStream(self._joins.join(other, function, windows, on, options, keeps_left=True))
+
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        with_context: Callable[[K, V | None, VO | None, RecordContext], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """Join with a stream like :meth:`join`, but keep records of both streams without a partner.
+
+        They are joined with None when the window is closed. Example: ``examples/operators/order_payment.py``.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "outer_join")
+        options = {
+            "key": key,
+            "value": value,
+            "other_value": other_value,
+            "store": store,
+            "persistent": persistent,
+            "logging": logging,
+            "logging_config": logging_config,
+            "name": name,
+        }
+        place = self._joins.join(other, function, windows, None, options, keeps_left=True, keeps_right=True)
+        return KStream(place)
+
+    # -- functions that wait ---------------------------------------------------------------------------------
+
+    @overload
+    def map_values_async(
+        self,
+        function: Callable[[V], Coroutine[Any, Any, V2]],
+        /,
+        *,
+        concurrency: int = 64,
+        timeout: Duration = TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_values_async(
+        self,
+        /,
+        *,
+        with_key: Callable[[K, V], Coroutine[Any, Any, V2]],
+        concurrency: int = 64,
+        timeout: Duration = TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_values_async(
+        self,
+        /,
+        *,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, V2]],
+        concurrency: int = 64,
+        timeout: Duration = TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def map_values_async(
+        self,
+        function: Callable[[V], Coroutine[Any, Any, V2]] | None = None,
+        /,
+        *,
+        with_key: Callable[[K, V], Coroutine[Any, Any, V2]] | None = None,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, V2]] | None = None,
+        concurrency: int = 64,
+        timeout: Duration = TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Replace the value by ``await function(value)``; the key stays the same.
+
+            async def locate(value: str) -> Place:
+                return await client.get(value)
+
+            clicks.map_values_async(locate, concurrency=64, timeout=5_000)
+
+        The function runs outside of the stream thread, which continues with other records and tasks. Results return to
+        the stream thread, so all later operations, including stores, run there as usual. A record keeps its timestamp
+        and headers. Its offset is committed only after its result was sent on. If the process dies earlier, the call
+        is repeated.
+
+        Records with the same key keep their order. With ``ordered=True`` records with different keys keep their order,
+        too. Records without a key have no order to keep. Windows in later operations may need ``ordered=True`` or a
+        grace period, because a slow result can be late.
+
+        Each task (partition) runs up to ``concurrency`` calls at a time, for records with different keys. It takes no
+        more records from its partitions while twice as many records wait. A call that takes longer than ``timeout``
+        (ms, or a timedelta) is cancelled with a :class:`~streams_py.errors.CallTimeoutError`. Errors are passed to the
+        processing handler, like errors of ``map_values``. All coroutines of a client run on one event loop. Example:
+        ``examples/operators/async_enrichment.py``.
+        """
+        calls = value_calls(function, with_key, with_context, concurrency, timeout, ordered=ordered)
+        place = self._place.process(name, Prefix.MAP_VALUES_ASYNC, CallAsync(calls), changes_value=True)
+        return KStream(place.with_serdes(place.key_serde, value))
+
+    def map_async(
+        self,
+        function: Callable[[K, V], Coroutine[Any, Any, tuple[K2, V2]]] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, tuple[K2, V2]]] | None = None,
+        concurrency: int = 64,
+        timeout: Duration = TIMEOUT_MS,
+        ordered: bool = False,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Replace key and value by ``await function(key, value)``.
+
+        It works like :meth:`map_values_async`; ``timeout`` is a ``timedelta`` or milliseconds. Records keep their order
+        by their old keys. Later operations by key repartition first.
+        """
+        calls = pair_calls(function, with_context, concurrency, timeout, ordered=ordered)
+        place = self._place.process(name, Prefix.MAP_ASYNC, CallAsync(calls), changes_key=True, changes_value=True)
+        return KStream(place.with_serdes(key, value))
+
+    @overload
+    def map_batch(
+        self,
+        function: Callable[[list[V]], Iterable[V2] | Awaitable[Iterable[V2]]],
+        /,
+        *,
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_batch(
+        self,
+        /,
+        *,
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2] | Awaitable[Iterable[V2]]],
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_batch(
+        self,
+        /,
+        *,
+        with_context: Callable[[list[tuple[K, V, RecordContext]]], Iterable[V2] | Awaitable[Iterable[V2]]],
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def map_batch(
+        self,
+        function: Callable[[list[V]], Iterable[V2] | Awaitable[Iterable[V2]]] | None = None,
+        /,
+        *,
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2] | Awaitable[Iterable[V2]]] | None = None,
+        with_context: Callable[[list[tuple[K, V, RecordContext]]], Iterable[V2] | Awaitable[Iterable[V2]]]
+        | None = None,
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Replace the values of a batch by ``function(values)``; the keys stay the same.
+
+        ``function`` returns one new value for each value, in the same order. This is useful for models and services
+        that are faster with batches. The function runs outside of the stream thread; for timestamps, headers, offsets
+        and late results see :meth:`map_values_async`.
+
+        A batch has up to ``max_records`` records of one task (partition). It starts when it is full, or when ``max_ms``
+        have elapsed since its first record arrived. One batch of a task runs at a time. ``function`` may be an ``async
+        def``; a plain function runs on a separate thread. Write ``with_key=f`` for a function of (key, value) pairs,
+        and ``with_context=f`` for a function of (key, value, record context) triples. The processing handler is called
+        for each record of the batch if the function raises an exception, returns a different number of values, or takes
+        longer than ``timeout`` (a ``timedelta`` or milliseconds).
+
+        Example: ``examples/operators/batch_scoring.py``.
+        """
+        calls = batch_calls(function, with_key, with_context, max_records, max_ms, timeout)
+        place = self._place.process(name, Prefix.MAP_BATCH, CallInBatches(calls), changes_value=True)
+        return KStream(place.with_serdes(place.key_serde, value))
 
     # -- processors ------------------------------------------------------------------------------------------
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.declare.checks import check_given, checked
+from streams_py.topology.declare.checks import check_given
 from streams_py.topology.declare.durations import Duration, duration_ms
 from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate
-from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.global_table import GlobalKTable
-from streams_py.topology.dsl.joiners import joiner_with_key
+from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
@@ -23,7 +22,6 @@ from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTa
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.kstream import KStream
-    from streams_py.topology.dsl.ktable import KTable
 
     Joinable: TypeAlias = KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any]
 
@@ -33,191 +31,15 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }
 """Keyword options of joins with their annotations. Not every join has every option."""
 
-K = TypeVar("K")
-V = TypeVar("V")
-VO = TypeVar("VO")
-VR = TypeVar("VR")
-KG = TypeVar("KG")
 
+class StreamJoins:
+    """The joins of one stream."""
 
-@checked
-class StreamJoins(Generic[K, V]):
-    """The joins of a :class:`~streams_py.topology.dsl.kstream.KStream`.
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._repartition: RepartitionStep | None = None
 
-    Topics that are joined by key must have the same number of partitions. A stream with changed keys is repartitioned
-    first.
-    """
-
-    _place: Place
-    _join_repartition: RepartitionStep | None = None
-
-    @overload
     def join(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO], VR] | None = None,
-        windows: JoinWindows | None = None,
-        *,
-        with_key: Callable[[K, V, VO], VR] | None = None,
-        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | None = None,
-        persistent: bool | None = None,
-        logging: bool = True,
-        logging_config: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    @overload
-    def join(
-        self,
-        other: KTable[K, VO],
-        joiner: Callable[[V, VO], VR] | None = None,
-        *,
-        with_key: Callable[[K, V, VO], VR] | None = None,
-        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        grace: Duration | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    @overload
-    def join(
-        self,
-        other: GlobalKTable[KG, VO],
-        joiner: Callable[[V, VO], VR] | None = None,
-        *,
-        on: Callable[[K, V], KG | None],
-        with_key: Callable[[K, V, VO], VR] | None = None,
-        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    def join(
-        self,
-        other: Joinable,
-        joiner: Callable[[Any, Any], Any] | None = None,
-        windows: JoinWindows | None = None,
-        *,
-        on: Callable[[Any, Any], Any] | None = None,
-        with_key: Callable[[Any, Any, Any], Any] | None = None,
-        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
-        **options: Any,
-    ) -> KStream[K, Any]:
-        """Join by key: the result is ``joiner(value, other value)``.
-
-        Write ``with_key=f`` for an ``f(key, value, other value)``, or ``with_context=f`` for an ``f(key, value, other
-        value, record)`` that also gets the record that led to the result.
-
-        With a stream: each pair of records that match by ``windows`` gives a result with the larger timestamp. Both
-        sides are stored for as long as the windows require (stores are named after ``store``), and in changelog topics
-        (with the settings ``logging_config``). With a table: the record is joined with the current row; if the table
-        has a ``history``, with the row at the time of the record. With a global table: the record is joined with the
-        row of ``on(key, value)``.
-
-        With ``grace``, records wait until stream time has advanced by this duration, so that late rows of a table with
-        a history are included. Records without a partner are dropped. ``key``, ``value`` and ``other_value`` are the
-        serdes for stores and repartition topics, if they differ from the streams' serdes.
-        """
-        function = joiner_with_key(joiner, with_key, with_context, "join")
-        return self._join(other, function, windows, on, options)
-
-    @overload
-    def left_join(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO | None], VR] | None = None,
-        windows: JoinWindows | None = None,
-        *,
-        with_key: Callable[[K, V, VO | None], VR] | None = None,
-        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | None = None,
-        persistent: bool | None = None,
-        logging: bool = True,
-        logging_config: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    @overload
-    def left_join(
-        self,
-        other: KTable[K, VO],
-        joiner: Callable[[V, VO | None], VR] | None = None,
-        *,
-        with_key: Callable[[K, V, VO | None], VR] | None = None,
-        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        grace: Duration | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    @overload
-    def left_join(
-        self,
-        other: GlobalKTable[KG, VO],
-        joiner: Callable[[V, VO | None], VR] | None = None,
-        *,
-        on: Callable[[K, V], KG | None],
-        with_key: Callable[[K, V, VO | None], VR] | None = None,
-        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]: ...
-    def left_join(
-        self,
-        other: Joinable,
-        joiner: Callable[[Any, Any], Any] | None = None,
-        windows: JoinWindows | None = None,
-        *,
-        on: Callable[[Any, Any], Any] | None = None,
-        with_key: Callable[[Any, Any, Any], Any] | None = None,
-        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
-        **options: Any,
-    ) -> KStream[K, Any]:
-        """Join like :meth:`join`, but keep records of this stream without a partner.
-
-        They are joined with None: with a table immediately, with a stream when the window is closed. Example:
-        ``examples/operators/page_views.py``.
-        """
-        function = joiner_with_key(joiner, with_key, with_context, "left_join")
-        return self._join(other, function, windows, on, options, keeps_left=True)
-
-    def outer_join(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V | None, VO | None], VR] | None = None,
-        windows: JoinWindows | None = None,
-        *,
-        with_key: Callable[[K, V | None, VO | None], VR] | None = None,
-        with_context: Callable[[K, V | None, VO | None, RecordContext], VR] | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | None = None,
-        persistent: bool | None = None,
-        logging: bool = True,
-        logging_config: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Join with a stream like :meth:`join`, but keep records of both streams without a partner.
-
-        They are joined with None when the window is closed. Example: ``examples/operators/order_payment.py``.
-        """
-        function = joiner_with_key(joiner, with_key, with_context, "outer_join")
-        options = {
-            "key": key,
-            "value": value,
-            "other_value": other_value,
-            "store": store,
-            "persistent": persistent,
-            "logging": logging,
-            "logging_config": logging_config,
-            "name": name,
-        }
-        return self._join(other, function, windows, None, options, keeps_left=True, keeps_right=True)
-
-    def _join(
         self,
         other: Joinable,
         joiner: Any,
@@ -227,9 +49,8 @@ class StreamJoins(Generic[K, V]):
         *,
         keeps_left: bool = False,
         keeps_right: bool = False,
-    ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.ktable import KTable  # ktable and kstream import this module
-
+    ) -> Place:
+        """Attach a join and return the place below it. TopologyError for options that this kind of join lacks."""
         graph = other._graph if isinstance(other, GlobalKTable) else other._place.graph
         if self._place.graph is not graph:
             raise TopologyError("only streams and tables of one builder can be joined")
@@ -263,19 +84,17 @@ class StreamJoins(Generic[K, V]):
         *,
         keeps_left: bool,
         keeps_right: bool,
-    ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
-
+    ) -> Place:
         name, left, right = options.name, self._place, other._place
         if left.key_changed:
             base = left.node.name if name is None else check_name(f"{name}-left")
-            left = self._repartitioned_for_join(base, options.key, options.value)
+            left = self._repartitioned(base, options.key, options.value)
         if right.key_changed:
             base = right.node.name if name is None else check_name(f"{name}-right")
-            right = other._repartitioned_for_join(base, options.key, options.other_value)
+            right = other._joins._repartitioned(base, options.key, options.other_value)
         joined = join_streams(left, right, joiner, windows, options, keeps_left=keeps_left, keeps_right=keeps_right)
         left.graph.copartition(left.sources | right.sources, joined.node.name)
-        return KStream(joined)
+        return joined
 
     def _join_table(
         self,
@@ -287,12 +106,10 @@ class StreamJoins(Generic[K, V]):
         value: Serde[Any] | None = None,
         grace: Duration | None = None,
         name: str | None = None,
-    ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
-
+    ) -> Place:
         place, there = self._place, table._place
         if place.key_changed:
-            place = self._repartitioned_for_join(name or place.node.name, key, value)
+            place = self._repartitioned(name or place.node.name, key, value)
         node_name = name_or_generate(name, place.index, Prefix.LEFT_JOIN if keeps_stream else Prefix.JOIN)
         sources = place.graph.copartition(place.sources | there.sources, node_name)
         buffers, grace_ms = [], 0
@@ -310,7 +127,7 @@ class StreamJoins(Generic[K, V]):
             accepts_null_keys=keeps_stream,
         )
         joined = dataclasses.replace(place.then(step, key_changed=False), sources=sources)
-        return KStream(joined.with_serdes(key or place.key_serde, None))
+        return joined.with_serdes(key or place.key_serde, None)
 
     def _join_global_table(
         self,
@@ -320,9 +137,7 @@ class StreamJoins(Generic[K, V]):
         *,
         keeps_stream: bool,
         name: str | None = None,
-    ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
-
+    ) -> Place:
         step = ProcessorStep(
             name_or_generate(name, self._place.index, Prefix.LEFT_JOIN),  # for inner joins, too, as in Kafka Streams
             GlobalTableJoin(table._store, on, joiner, keeps_stream=keeps_stream),
@@ -330,9 +145,9 @@ class StreamJoins(Generic[K, V]):
             accepts_null_keys=keeps_stream,
             is_overlooked=True,
         )
-        return KStream(self._place.then(step).with_serdes(self._place.key_serde, None))
+        return self._place.then(step).with_serdes(self._place.key_serde, None)
 
-    def _repartitioned_for_join(self, base: str, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
+    def _repartitioned(self, base: str, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
         """Return the place below a repartition.
 
         Joins without a name share one repartition. Each call takes three numbers of the counter.
@@ -340,9 +155,9 @@ class StreamJoins(Generic[K, V]):
         place = self._place
         names = RepartitionNames(base, place.index)
         place = place.with_serdes(key or place.key_serde, value or place.value_serde)
-        step = self._join_repartition
+        step = self._repartition
         if step is None or base != place.node.name:
-            step = self._join_repartition = RepartitionStep(names, place.key_serde, place.value_serde)
+            step = self._repartition = RepartitionStep(names, place.key_serde, place.value_serde)
             place.graph.attach(step, place.node)
         return dataclasses.replace(place, node=step, key_changed=False, sources=frozenset({names.source}))
 

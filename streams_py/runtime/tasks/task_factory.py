@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from streams_protocol.types import TaskId
 from streams_py.errors import IllegalStateError
-from streams_py.ports import Clock, RecordConsumer, RecordProducer
+from streams_py.ports import RecordConsumer, RecordProducer
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
@@ -23,35 +21,31 @@ from streams_py.topology.physical.subtopologies import Subtopology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadTasks:
-    """Task factory of one thread (see ``TaskFactory``)."""
+class TaskFactory:
+    """Creates the tasks of one stream thread."""
 
     subtopologies: Sequence[Subtopology]
     settings: TaskSettings
     stores: StoreSurroundings
     consumer: RecordConsumer
     producer: RecordProducer
-    clock: Clock
+    shared: SharedServices
     sharing: Callable[[], Collection[TaskId]]
     """Returns all tasks that write with the thread's producer."""
-    global_stores: Mapping[str, Any] = field(default_factory=dict)
-    """Stores that every processor may read."""
-    background: Background | None = None
-    """Runs the asynchronous calls of the thread's tasks."""
 
     def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
-        """Return a new active task."""
+        """Return a new active task in state CREATED."""
         return self._active(task_id, partitions, self._new_stores(task_id))
 
     def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
-        """Return a new standby task; None if the task has no changelogs."""
+        """Return a new standby task; None if the task has no logged store."""
         stores = self._new_stores(task_id)
         if not stores.changelog_partitions:
             return None
         return StandbyTask(task_id, self._subtopology(task_id), partitions, stores, self.settings)
 
     def recycled(self, task: Task, partitions: Partitions) -> Task:
-        """Return a task of the other kind that uses the open stores of ``task``."""
+        """Return a task of the other kind that takes over the open stores of a suspended, committed task."""
         stores = task.recycle()
         if task.is_active:
             return StandbyTask(task.id, self._subtopology(task.id), partitions, stores, self.settings)
@@ -65,7 +59,7 @@ class ThreadTasks:
             stores,
             collector=RecordCollector(task_id, self.producer, self.settings, sharing=self.sharing),
             inputs=self.consumer,
-            shared=SharedServices(clock=self.clock, global_stores=self.global_stores, background=self.background),
+            shared=self.shared,
         )
 
     def _new_stores(self, task_id: TaskId) -> TaskState:
@@ -74,7 +68,7 @@ class ThreadTasks:
             self._subtopology(task_id).stores,
             self.stores,
             application_id=self.settings.application_id,
-            measuring=self.settings.measuring(self.clock),
+            measuring=self.settings.measuring(self.shared.clock),
         )
 
     def _subtopology(self, task_id: TaskId) -> Subtopology:

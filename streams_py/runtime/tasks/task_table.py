@@ -21,7 +21,6 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskCorruptedError, TaskMigratedError
@@ -31,8 +30,8 @@ from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.damage import DamagedFiles
 from streams_py.runtime.tasks.deferred_errors import raise_worst
-from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import Partitions, Task, TaskPhase
+from streams_py.runtime.tasks.task_factory import TaskFactory
 
 _log = logging.getLogger(__name__)
 
@@ -42,19 +41,6 @@ or no snapshot is available."""
 _OPENING_MS = 10
 """Time budget per turn for opening stores while other tasks run and wait, in ms. The stores of one task take 10 ms or
 more."""
-
-
-class TaskFactory(Protocol):
-    """Creates the tasks of one thread."""
-
-    def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
-        """Return a new active task in state CREATED."""
-
-    def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
-        """Return a new standby task; None if the task has no logged store."""
-
-    def recycled(self, task: Task, partitions: Partitions) -> Task:
-        """Return a task of the other kind that takes over the open stores of a suspended, committed task."""
 
 
 @dataclass(slots=True)

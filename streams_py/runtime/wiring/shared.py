@@ -35,8 +35,9 @@ from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.record.node_services import SharedServices
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
-from streams_py.runtime.tasks.task_factory import ThreadTasks
+from streams_py.runtime.tasks.task_factory import TaskFactory
 from streams_py.runtime.tasks.task_table import TaskTable
 from streams_py.runtime.thread.key_placement import KeyPlacement
 from streams_py.runtime.thread.latest_resets import LatestResets
@@ -353,16 +354,18 @@ class ClientResources:
         producer.blocked = thread.control.blocked
         cache = RecordCache(self._cache_bytes, clock.monotonic_ms)
         background = Background(self._event_loop)
-        factory = ThreadTasks(
+        factory = TaskFactory(
             subtopologies=self._subtopologies,
             settings=self._task_settings,
             stores=StoreSurroundings(self.directory, thread.name, self._defaults, cache, self._snapshots),
             consumer=consumer,
             producer=producer,
-            clock=clock,
+            shared=SharedServices(
+                clock=clock,
+                global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
+                background=background,
+            ),
             sharing=lambda: [task.id for task in table.running()],
-            global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
-            background=background,
         )
         events = self._events.tasks(thread.identity)
         table = TaskTable(factory, updater, clock, events=events)

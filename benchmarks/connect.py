@@ -36,7 +36,7 @@ from streams_py.connect.assignment.jobs import Jobs, union
 from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader
 from streams_py.connect.assignment.modes import Mode
 from streams_py.testing.broker import JvmBroker, NoBrokerError
-from streams_py.testing.postgresql import NoPostgresqlError, postgresql_server
+from tests.support.postgresql import NoPostgresqlError, postgresql_server
 
 Tick = Callable[[str], None]
 

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from streams_py import KafkaStreams, StreamThreadExceptionResponse
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.errors import StateError
-from tests.embedded.test_state_of_gone_clusters import counting, counts
+from tests.support.embedded_counts import counting, counts
 from tests.support.waiting import until
 
 LINES = [f"line {number}" for number in range(20)]

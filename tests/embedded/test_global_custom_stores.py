@@ -11,8 +11,8 @@ import pytest
 from streams_py import KafkaStreams, State, StreamsConfig
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.testing.broker import EmbeddedBroker
+from tests.support.runtime.global_custom_stores import topology
 from tests.support.waiting import until
-from tests.unit.runtime.thread.test_global_custom_stores import topology
 
 
 class Cluster:

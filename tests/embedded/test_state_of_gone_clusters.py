@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from streams_py import KafkaStreams, StreamsBuilder, serdes
+from streams_py import KafkaStreams
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
-from streams_py.errors import InvalidStateStoreError
 from tests.support.embedded_clusters import wait_for_end
+from tests.support.embedded_counts import counting, counts
 from tests.support.waiting import until
 
 
@@ -19,12 +19,6 @@ def scratch(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Embedded clusters live here, and nowhere else."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))
     return short_tmp
-
-
-def counting() -> StreamsBuilder:
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    builder.stream("lines").group_by(lambda _, line: line).count(store="counts")
-    return builder
 
 
 def test_application_that_is_run_three_times_on_the_same_lines_counts_the_same(scratch: Path, tmp_path: Path) -> None:
@@ -47,10 +41,3 @@ def count_lines(state_dir: Path) -> dict[str, int]:
         assert producer.flush(30) == 0
         until(lambda: sum(counts(streams).values()) >= 3, "all three lines to be counted")
         return counts(streams)
-
-
-def counts(streams: KafkaStreams) -> dict[str, int]:
-    try:
-        return dict(streams.store("counts").all())
-    except InvalidStateStoreError:  # not there yet
-        return {}

@@ -12,8 +12,8 @@ import pytest
 from streams_py.backtest.candidates import Candidate, parse_candidate
 from streams_py.backtest.folder import RunFolder
 from streams_py.backtest.generate import History, generate
-from streams_py.backtest.kernel import Orders, Row
-from streams_py.backtest.run import evaluate_locally, read_scores
+from streams_py.backtest.kernel import Orders
+from streams_py.backtest.run import evaluate_locally
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.backtest.summary import Summary
 from streams_py.backtest.verdict import verdict_of
@@ -22,6 +22,7 @@ from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import evaluate_on_spark
 from tests.support.backtest import assignors
 from tests.support.backtest.digest import score_digest
+from tests.support.spark.backtest import scores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,11 +41,6 @@ from tests.support.backtest.assignors import InTurn
 class FromFile(InTurn):
     pass
 """
-
-
-def scores(folder: Path | str) -> list[Row]:
-    found = read_scores(RunFolder(str(folder)))
-    return sorted(found, key=lambda row: (row["input_hash"], row["scenario"], row["candidate"]))
 
 
 def assert_alike(one: Summary, other: Summary) -> None:

@@ -10,8 +10,8 @@ from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.run import evaluate_locally
-from tests.spark.test_backtest import scores
 from tests.support.backtest.digest import score_digest
+from tests.support.spark.backtest import scores
 from tests.support.spark.standalone import Standalone, wait_until
 
 pytestmark = [pytest.mark.weekly, pytest.mark.timeout(1_200)]

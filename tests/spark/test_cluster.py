@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import Cluster
-from tests.spark.test_telemetry import append, comparable, expected
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.standalone import Standalone, wait_until
+from tests.support.spark.telemetry import append, comparable, expected
 from tests.support.telemetry.golden import stored
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1_200)]

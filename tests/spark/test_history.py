@@ -20,21 +20,16 @@ from streams_py.spark.history import compare
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.progress import HistoryProgress
 from streams_py.spark.history.run import Results, run
+from tests.support.history.programs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
 from tests.support.history.runs import Given, buffered, driven, folded, numbered
-from tests.unit.history.test_runs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
-from tests.unit.spark.test_failures import Locked
-from tests.unit.system.test_file_locks import held_elsewhere
+from tests.support.spark.frames import frame
+from tests.support.spark.locked import Locked
+from tests.support.system.file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.timeout(900)]
-
-COLUMNS = "topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
-
-
-def frame(spark: SparkSession, records: list[Given]) -> DataFrame:
-    return spark.createDataFrame([record[:6] for record in records], COLUMNS)
 
 
 def state_of(results: Results, changelog: str) -> dict[tuple[int, bytes], tuple[int, bytes, None]]:

@@ -19,7 +19,7 @@ from streams_py.history.cluster import HistoryCluster
 from streams_py.history.retention import check_retention
 from streams_py.ports import OffsetAndMetadata
 from streams_py.spark.history.fixed_ranges import newest_ms
-from tests.spark.conftest import Cluster
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.standalone import Standalone, wait_until
 
 pytestmark = pytest.mark.broker

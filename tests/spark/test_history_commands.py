@@ -23,10 +23,10 @@ from streams_py.cli.spark.output_folder import write_new
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.backfill import BackfillPlan
 from streams_py.spark.history.run import run
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import read
+from tests.support.system.file_locks import held_elsewhere
 from tests.support.waiting import until
-from tests.unit.system.test_file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import pytest
 
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.history.run import run
-from tests.spark.test_history import frame
+from tests.support.history.programs import some_lines, word_count
 from tests.support.history.runs import Given
-from tests.unit.history.test_runs import some_lines, word_count
+from tests.support.spark.frames import frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,8 +24,8 @@ from streams_py.spark.columns import HEADERS
 from streams_py.spark.history.sinks import announce_writers, check_writers, once_kernel
 from streams_py.spark.kafka.options import writer_options
 from streams_py.spark.version import library_version
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import read
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]

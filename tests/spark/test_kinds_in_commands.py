@@ -21,9 +21,9 @@ from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history import add_to
 from streams_py.cli.spark.telemetry import app as telemetry
 from streams_py.telemetry.schemas import TABLES
-from tests.spark.conftest import Cluster
-from tests.spark.test_telemetry import GROUP, check_tables, expected
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.plain import await_decided, plain_messages, plain_records, transactional
+from tests.support.spark.telemetry import GROUP, check_tables, expected
 from tests.support.telemetry.golden import stored
 from tests.support.telemetry.history import Stored
 

@@ -14,10 +14,10 @@ from streams_protocol.types import TopicPartition
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in, ranges_of
 from streams_py.spark.history.portions import OfRanges
 from streams_py.spark.history.recounted import recount_results
-from tests.spark.conftest import Cluster
-from tests.spark.test_planned_topics import run_stream
-from tests.spark.test_source_reads import Options, numbered, produce, read, stream
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.plain import Plain, as_plain, await_decided, plain_records, transactional
+from tests.support.spark.planned_topics import run_stream
+from tests.support.spark.source import Options, numbered, produce, read, stream
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 

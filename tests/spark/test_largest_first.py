@@ -10,8 +10,8 @@ import pytest
 from streams_py.spark.history.largest_first import spark_partition
 from streams_py.spark.history.run import run
 from streams_py.topology.partitioning import partition_for
-from tests.spark.test_history import frame
 from tests.support.history.runs import Given
+from tests.support.spark.frames import frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

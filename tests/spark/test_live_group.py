@@ -14,8 +14,8 @@ from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 from streams_py.events.codec import decode_event
 from streams_py.events.model import Event, TaskEvent
 from streams_py.runtime.thread.states import State
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import produce, read
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import produce, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import numbered, produce
-from tests.spark.test_telemetry import append
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import numbered, produce
+from tests.support.spark.telemetry import append
 from tests.support.telemetry.golden import stored
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from streams_py.adapters.confluent.bulk import same_topic
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
@@ -19,9 +19,10 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in
 from streams_py.spark.history.portions import OfRanges
 from streams_py.spark.kafka.source import StreamsKafkaSource
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options, ends, micro_batch, numbered, offsets, produce, read, stream
-from tests.support.spark.plain import Plain, as_plain, await_decided, plain_records, transactional
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.plain import as_plain, await_decided, plain_records, transactional
+from tests.support.spark.planned_topics import run_stream
+from tests.support.spark.source import Options, ends, micro_batch, numbered, offsets, produce, read, stream
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -257,24 +258,6 @@ def test_newest_record_is_unknown_when_only_reading_all_would_tell(
 
 
 # -- partitions that come later, and offsets that are gone -------------------------------------------------------------
-
-
-def run_stream(given: dict[str, str], rows: int, begun: Any, micro_batches: list[int]) -> tuple[list[Plain], Any]:
-    """Micro-batches until the end, each with a new reader, as if the query was restarted every time."""
-    found: list[Plain] = []
-    while True:
-        reader = stream(given)
-        end = reader.latestOffset(begun, ReadMaxRows(rows))
-        reader.stop()
-        if end == begun:
-            return found, begun
-        reader = stream(given)  # a restart between planning and reading, with what the checkpoint has
-        begun, end = json.loads(json.dumps(begun)), json.loads(json.dumps(end))
-        read = [as_plain(row) for row in micro_batch(reader, begun, end)]
-        reader.stop()
-        micro_batches.append(len(read))
-        found += read
-        begun = end
 
 
 @pytest.mark.parametrize("on_gone", ["skip", "fail"])

@@ -14,10 +14,10 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.spark import preview
-from tests.spark.conftest import Cluster
+from tests.support.history.previews import PROGRAMS, SESSIONS, TUMBLING, shown, some_records
 from tests.support.history.runs import Given, driven, numbered
-from tests.unit.history.test_preview import PROGRAMS, SESSIONS, TUMBLING, shown, some_records
-from tests.unit.spark.test_failures import Locked
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.locked import Locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

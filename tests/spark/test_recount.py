@@ -15,9 +15,9 @@ from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.recount import Recounted, sample_of
 from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
 from streams_py.spark.history.recounted import recount_plan, recount_results
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options, numbered, produce
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.plain import await_decided, plain_records, transactional
+from tests.support.spark.source import Options, numbered, produce
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 

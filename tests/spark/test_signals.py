@@ -23,8 +23,8 @@ from confluent_kafka import Producer
 from streams_py.backtest.generate import History, generate
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.history.bootstrap import BootstrapPlan, Step
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import read
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]

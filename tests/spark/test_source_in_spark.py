@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streams_py.spark.failures import sentence_of
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options, numbered, produce
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import Options, numbered, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ from streams_py.spark.columns import HEADERS
 from streams_py.spark.kafka.source import StreamsKafkaSource
 from streams_py.spark.kafka.writer import RangeCommit
 from streams_py.topology.partitioning import murmur2
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options, read
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import Options, read
 
 pytestmark = pytest.mark.broker
 

@@ -6,62 +6,27 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.schemas import LIVE, TABLES
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import produce
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import produce
+from tests.support.spark.telemetry import GROUP, append, check_tables, expected, rows_of
+from tests.support.system.file_locks import held_elsewhere
 from tests.support.telemetry.golden import stored
 from tests.support.telemetry.history import Stored, fold, shuffled
-from tests.unit.system.test_file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
-
-GROUP = "app"
-
-
-def append(cluster: Cluster, topic: str, records: list[Stored], *others: bytes) -> None:
-    """Records with their append times, as the broker would have set them."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    for record in records:
-        producer.produce(topic, record.value, partition=0, timestamp=record.append_ms)
-    for value in others:
-        producer.produce(topic, value, partition=0, timestamp=records[-1].append_ms)
-    assert producer.flush(30) == 0
-
-
-def comparable(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return int(value.replace(tzinfo=UTC).timestamp() * 1000)
-    if isinstance(value, float):
-        return round(value, 9)
-    if isinstance(value, dict):
-        return tuple(sorted(value.items()))
-    return tuple(value) if isinstance(value, list) else value
-
-
-def rows_of(frame: DataFrame) -> Counter[tuple[Any, ...]]:
-    names = sorted(set(frame.columns) - {"group", "day"})
-    return Counter(tuple(comparable(row[name]) for name in names) for row in frame.select(*names).collect())
-
-
-def expected(records: list[Stored]) -> dict[str, Counter[tuple[Any, ...]]]:
-    found: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in TABLES}
-    for output in fold(records):
-        if output.table in found:
-            found[output.table][tuple(comparable(output.row[name]) for name in sorted(output.row))] += 1
-    return found
 
 
 @pytest.fixture
@@ -77,11 +42,6 @@ def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Callable[..., 
         return tmp_path / "tables"
 
     return once
-
-
-def check_tables(spark: SparkSession, folder: Path, wanted: dict[str, Counter[tuple[Any, ...]]], *tables: str) -> None:
-    for table in tables:
-        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
 
 
 def check_batch(frame: DataFrame, records: list[Stored]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streams_py.telemetry.schemas import TABLES
-from tests.spark.test_telemetry import check_tables, expected, rows_of
+from tests.support.spark.telemetry import check_tables, expected, rows_of
 from tests.support.telemetry.golden import stored
 from tests.support.telemetry.history import Stored
 

@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from streams_py import StreamsBuilder, serdes
 from streams_py.spark.history.run import run as run_history
 from streams_py.telemetry.schemas import TABLES
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options
-from tests.spark.test_telemetry import GROUP, check_tables, expected
-from tests.spark.test_warm_start import App
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.plain_records import plain_records, written
+from tests.support.spark.source import Options
+from tests.support.spark.telemetry import GROUP, check_tables, expected
+from tests.support.spark.warm_start import App
 from tests.support.telemetry.golden import stored
 
 if TYPE_CHECKING:

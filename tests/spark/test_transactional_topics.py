@@ -20,9 +20,9 @@ from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, first_re
 from streams_py.cli.commands import app as commands
 from streams_py.clients.factory import KafkaClients
 from streams_py.ports import ChangelogPart, SortedPart
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import Options, micro_batch, read, stream
+from tests.support.spark.cluster import Cluster
 from tests.support.spark.plain_records import KINDS, Plain, plain_records, written
+from tests.support.spark.source import Options, micro_batch, read, stream
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]

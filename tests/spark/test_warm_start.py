@@ -2,118 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from typer.testing import CliRunner, Result
 
-from streams_py import KafkaStreams, State
+from streams_py import State
 from streams_py.adapters.confluent.bulk import once_writer
-from streams_py.cli.spark.bootstrap import bootstrap_app
-from streams_py.errors import InvalidStateStoreError
-from streams_py.history.loading import load_topology
 from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
+from tests.support.spark.source import read
+from tests.support.spark.warm_start import App, committed_text, state_of
+from tests.support.system.file_locks import held_elsewhere
 from tests.support.waiting import until
-from tests.unit.system.test_file_locks import held_elsewhere
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
-
-_numbers = itertools.count()
-_PROGRAM = """
-from streams_py import StreamsBuilder, TimeWindows, serdes
-
-
-def word_count():
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    words = builder.stream({lines!r}).flat_map_values(str.split)
-    words.group_by(lambda _, word: word).count(store="counts")
-    return builder.build()
-
-
-def word_count_with_output():
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    words = builder.stream({lines!r}).flat_map_values(str.split)
-    words.to({out!r})
-    words.group_by(lambda _, word: word).count(store="counts")
-    return builder.build()
-
-
-def by_minute():
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    builder.stream({lines!r}).group_by_key().windowed_by(TimeWindows.of(60_000)).count(store="counts")
-    return builder.build()
-"""
-
-
-class App:
-    """One application with its input topic, and the commands for it."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster = cluster
-        self.id = f"warm-{os.getpid()}-{next(_numbers)}"
-        self.lines, self.out = cluster.topic(2), cluster.topic(2)
-        self.counted: Counter[str] = Counter()
-        self.plan_file = folder / "plan.json"
-        self.state_dir = folder / "state"
-        program = folder / "app.py"
-        program.write_text(_PROGRAM.format(lines=self.lines, out=self.out))
-        self.topology = f"{program}:word_count"
-        self.with_output = f"{program}:word_count_with_output"
-
-    def produce(self, count: int, first: int = 0, *, distinct: int = 0) -> None:
-        """``count`` lines, each with a number of words that are in no other line."""
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
-        for at in range(first, first + count):
-            text = f"w{at % 7} w{at % 11} same"
-            if distinct:
-                text += "".join(f" d{at * distinct + number}" for number in range(distinct))
-            self.counted.update(text.split())
-            producer.produce(self.lines, text.encode(), partition=at % 2, timestamp=1_700_000_000_000 + at)
-        assert producer.flush(30) == 0
-
-    def do(self, *arguments: str) -> Result:
-        place = ["--bootstrap", self.cluster.bootstrap, "--plan", str(self.plan_file)]
-        return CliRunner().invoke(bootstrap_app, [*arguments, *place])
-
-    def ok(self, *arguments: str) -> str:
-        result = self.do(*arguments)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    def plan(self, *more: str) -> Result:
-        return self.do("plan", self.topology, "--application-id", self.id, *more)
-
-    def live(self, **config: object) -> KafkaStreams:
-        """Underscores stand for dots."""
-        return KafkaStreams(
-            load_topology(self.topology),
-            {
-                "application.id": self.id,
-                "bootstrap.servers": self.cluster.bootstrap,
-                "state.dir": str(self.state_dir),
-                "commit.interval.ms": 100,
-                "auto.offset.reset": "earliest",
-                **{key.replace("_", "."): value for key, value in config.items()},
-            },
-        )
-
-
-@pytest.fixture
-def app(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> App:
-    return App(cluster, tmp_path)
 
 
 def test_live_application_goes_on_from_the_state_that_was_folded(app: App) -> None:
@@ -141,25 +47,6 @@ def test_windows_that_the_changelog_would_delete_at_once_are_left_out(app: App) 
     said = app.ok("run", "--commit")
     assert f"{app.id}-counts-changelog: 1 records left out" in said
     assert "verified: 1 records match what was written" in said
-
-
-def state_of(streams: KafkaStreams) -> dict[str, int]:
-    try:
-        return dict(streams.store("counts").all())
-    except InvalidStateStoreError:
-        return {}
-
-
-def committed_text(app: App) -> dict[tuple[str, int], tuple[int, str]]:
-    from kafka import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=app.cluster.bootstrap)
-    try:
-        found = admin.list_group_offsets(app.id)
-    finally:
-        admin.close()
-    by_partition = found.get(app.id, found)
-    return {(at.topic, at.partition): (entry.offset, entry.metadata) for at, entry in by_partition.items()}
 
 
 def test_positions_have_the_partition_times_beside_them(app: App) -> None:

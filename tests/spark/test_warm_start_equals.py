@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
-from tests.spark.test_warm_start import App, committed_text
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import read
+from tests.support.spark.warm_start import App, committed_text
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -15,19 +15,18 @@ from streams_py import StreamsBuilder, serdes
 from streams_py.spark.history import warm_start
 from streams_py.testing import TopologyTestDriver
 from streams_py.testing.broker.jars import kafka_jars
-from tests.broker.runtime.conftest import java_programs
-from tests.spark.conftest import Cluster
-from tests.spark.test_source_reads import read
-from tests.spark.test_warm_start import App, app, committed_text, state_of
-from tests.support.broker.java_programs import STATE_WORKER, JavaPrograms
+from tests.support.broker.java_programs import STATE_WORKER, JavaPrograms, java_programs_or_skip
 from tests.support.broker.kit import Instance
 from tests.support.broker.state_programs import PROGRAMS, Input, portions
+from tests.support.spark.cluster import Cluster
+from tests.support.spark.source import read
+from tests.support.spark.warm_start import App, app, committed_text, state_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["app", "java_programs"]  # fixtures
+__all__ = ["app"]  # a fixture
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
@@ -115,6 +114,11 @@ def topology():
     PROGRAMS[{program!r}](builder, {left!r}, {right!r}).to({out!r}, key=serdes.STRING, value=serdes.STRING)
     return builder.build()
 """
+
+
+@pytest.fixture(scope="module")
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
+    return java_programs_or_skip(tmp_path_factory.mktemp("java-programs"))
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from streams_protocol.types import TopicPartition
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.cluster import HistoryCluster
-from tests.spark.test_source_reads import read
-from tests.spark.test_warm_start import App, app, committed_text, state_of
+from tests.support.spark.source import read
+from tests.support.spark.warm_start import App, app, committed_text, state_of
 from tests.support.waiting import until
 
 __all__ = ["app"]  # a fixture

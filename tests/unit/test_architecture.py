@@ -454,3 +454,28 @@ def test_no_module_reaches_through_the_loop_of_a_stream_thread() -> None:
 )
 def test_check_for_reaching_through_a_loop_notices_it(line: str, reaches: bool) -> None:
     assert bool(_THROUGH_LOOP.search(line)) is reaches
+
+
+def _modules_imported_by(path: Path) -> Iterator[str]:
+    """Return the full names of all modules and names that a file below the root imports, anywhere in it."""
+    package = path.relative_to(_ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *([node.module] if node.module else [])))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def test_what_tests_share_is_in_tests_support() -> None:
+    """A test module that no other module imports can be moved, split or deleted alone."""
+    found = [
+        f"{_name(path)}: {module}"
+        for folder in ("tests", "benchmarks", "docs")
+        for path in (_ROOT / folder).rglob("*.py")
+        for module in _modules_imported_by(path)
+        if re.match(r"tests\..*\b(test_\w+|conftest)$", module) and (_ROOT / f"{module.replace('.', '/')}.py").is_file()
+    ]
+    assert found == []

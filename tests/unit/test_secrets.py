@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +11,9 @@ from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig
 from streams_py.config.keys import CLIENT_KEYS, is_secret
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import StreamsError
+from tests.support.secrets import CANARY, JAAS, everything_logged
 
-CANARY = "canary-5ecret"
 URL = f"https://user:{CANARY}@127.0.0.1:1/x"
-JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{CANARY}";'
 LOGINS = {
     "none": {},
     "password": {
@@ -31,21 +26,6 @@ CASES = [(key, value) for key in sorted(filter(is_secret, CLIENT_KEYS)) for valu
 CASES += [(key, URL) for key in sorted(CLIENT_KEYS) if key.endswith("url")]
 CASES += [("app.db.password", CANARY), ("app.db.url", URL), ("app.db.dsn", f"host=h password={CANARY} dbname=d")]
 BASE = {"application.id": "a", "bootstrap.servers": "127.0.0.1:1"}
-
-
-@contextlib.contextmanager
-def everything_logged() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG)
-    try:
-        yield stream
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
 
 
 def test_every_key_that_names_a_secret_is_known_for_one() -> None:

@@ -26,10 +26,10 @@ from streams_py.history.bootstrap import Allowances, make_plan
 from streams_py.registry import SchemaRegistry
 from tests.support.connect.memory_herder import Group, MemoryHerder, Network
 from tests.support.connect.memory_log import MemoryLog
+from tests.support.history.bootstrap import APP, Cluster, word_count
 from tests.support.registry.stub import RegistryStub, running
+from tests.support.secrets import CANARY, JAAS, everything_logged
 from tests.support.waiting import until
-from tests.unit.history.test_bootstrap import APP, Cluster, word_count
-from tests.unit.test_secrets import CANARY, JAAS, everything_logged
 
 WORKER = {
     "bootstrap.servers": "127.0.0.1:1", "group.id": "g",

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from streams_py.ports import OffsetAndMetadata
-from tests.broker.adapters.conftest import FakeThread
+from tests.support.broker.groups import FakeThread
 
 pytestmark = pytest.mark.broker
 

@@ -17,8 +17,8 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 from streams_py.testing.broker import Broker
-from tests.broker.adapters.conftest import FakeThread
-from tests.broker.adapters.conftest import Group as MemberGroup
+from tests.support.broker.groups import FakeThread
+from tests.support.broker.groups import Group as MemberGroup
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.broker

@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker
-from tests.support.waiting import until
 
 _numbers = itertools.count()
 
@@ -51,32 +48,3 @@ def consumer(clients: Callable[..., ConfluentClients]) -> Iterator[ConfluentCons
     made = clients().main_consumer("thread-1")
     yield made
     made.close()
-
-
-def take(consumer: ConfluentConsumer, count: int) -> list[RawRecord]:
-    """The next ``count`` records; fails when they do not come."""
-    records: list[RawRecord] = []
-
-    def have_come() -> bool:
-        records.extend(consumer.poll(1000, 50))
-        return len(records) >= count
-
-    until(have_come, f"{count} records")
-    assert len(records) == count
-    return records
-
-
-def poll_until(consumer: ConfluentConsumer, condition: Callable[[], bool], what: str) -> None:
-    """Poll, expecting no records, until something is known."""
-
-    def is_known() -> bool:
-        if condition():
-            return True
-        assert consumer.poll(10, 20) == []
-        return False
-
-    until(is_known, what)
-
-
-def from_beginning(topic: str, partitions: int = 4) -> dict[TopicPartition, int | None]:
-    return {TopicPartition(topic, number): BEGINNING for number in range(partitions)}

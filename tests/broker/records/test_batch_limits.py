@@ -11,8 +11,7 @@ import pytest
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.errors import BatchRefusedError, ProductionError
 from streams_py.testing.broker import Broker
-
-from .conftest import from_beginning, take
+from tests.support.confluent.consuming import from_beginning, take
 
 pytestmark = pytest.mark.broker
 
@@ -46,7 +45,7 @@ def test_ordinary_records_arrive_in_order_when_the_topic_takes_only_small_batche
     assert producer.flush(30_000) == 0
     producer.check()
     assert obstacles == []
-    consumer.assign(from_beginning(narrow, 1))
+    consumer.assign(from_beginning(narrow, 0))
     assert [record.value() for record in take(consumer, 60)] == values(60)
     producer.produce(narrow, b"x" * (2 * LIMIT), b"k", 0, None, 1, None)
     assert producer.flush(30_000) == 0
@@ -74,7 +73,7 @@ def test_topic_is_written_record_by_record_when_nobody_could_know_its_limit(
     with pytest.raises(BatchRefusedError):
         producer.check()
     producer.check()
-    consumer.assign(from_beginning(narrow, 1))
+    consumer.assign(from_beginning(narrow, 0))
     while consumer.poll(100, 500):
         pass
     send_all()

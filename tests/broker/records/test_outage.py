@@ -14,8 +14,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.errors import TaskCorruptedError
 from streams_py.ports import GroupMetadata
 from streams_py.testing.broker import Broker
-
-from .conftest import from_beginning, take
+from tests.support.confluent.consuming import from_beginning, take
 
 pytestmark = pytest.mark.broker
 
@@ -31,7 +30,7 @@ def test_records_flow_on_without_loss_or_swap_when_the_broker_was_stopped(
     producer, consumer, admin = made.producer("t"), made.main_consumer("t"), made.admin()
     partition = TopicPartition(topic, 1)
     producer.track([topic])
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     assert admin.committed_offsets("records", [partition]) == {partition: None}
     send = producer.produce
     for number in range(RECORDS):
@@ -94,6 +93,6 @@ def test_nothing_is_written_behind_a_commit_whose_coordinator_died(
     producer.commit_transaction({}, member, 30_000)
     producer.close()
     consumer = made.main_consumer("t")
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     assert [record.value() for record in take(consumer, 2)] == [b"committed", b"again"]
     consumer.close()

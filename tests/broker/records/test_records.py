@@ -16,8 +16,7 @@ from streams_py.errors import OffsetOutOfRangeError, ProductionError, StreamsErr
 from streams_py.ports import BEGINNING, END
 from streams_py.testing.broker import Broker
 from streams_py.topology.partitioning import partition_for
-
-from .conftest import from_beginning, poll_until, take
+from tests.support.confluent.consuming import from_beginning, poll_until, take
 
 pytestmark = [pytest.mark.broker, pytest.mark.smoke]
 
@@ -30,7 +29,7 @@ def test_partition_of_ten_thousand_keys_agrees_with_our_own_murmur2(
     for key in keys:
         producer.produce(topic, b"v", key, -1, None, 1_700_000_000_000, None)
     assert producer.flush(20_000) == 0
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     records = take(consumer, len(keys))
     wrong = [record.key() for record in records if record.partition() != partition_for(record.key() or b"", 4)]
     assert wrong == []
@@ -41,7 +40,7 @@ def test_null_key_may_go_anywhere(topic: str, producer: ConfluentProducer, consu
     for _ in range(100):
         producer.produce(topic, b"v", None, -1, None, 1, None)
     producer.flush(10_000)
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     assert {record.key() for record in take(consumer, 100)} == {None}
 
 
@@ -55,7 +54,7 @@ def test_timestamps_arrive_as_given_zero_included(
     producer.produce(topic, None, None, 3, None, 0, None)
     assert producer.flush(10_000) == 0
     assert producer.acked_offsets()[TopicPartition(topic, 2)] >= 4
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     records = take(consumer, 7)
     in_order = [record for record in records if record.partition() == 2 and record.value() != b"by key"]
     assert [record.timestamp() for record in in_order] == [(1, 5), (1, 0), (1, 7), (1, 0), (1, 9)]
@@ -73,7 +72,7 @@ def test_headers_keep_null_empty_duplicate_and_order(
     producer.produce(topic, b"v", b"k", 0, None, 1, headers)
     producer.produce(topic, b"v", b"k", 0, None, 1, [])
     producer.flush(10_000)
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     with_headers, without = take(consumer, 2)
     assert with_headers.headers() == headers
     assert not without.headers()
@@ -88,7 +87,7 @@ def test_back_pressure_loses_nothing_when_the_queue_is_small(
     assert producer.flush(20_000) == 0
     producer.check()
     producer.close()
-    consumer.assign(from_beginning(topic))
+    consumer.assign(from_beginning(topic, 0, 1, 2, 3))
     assert [record.value() for record in take(consumer, 5_000)] == [b"%d" % number for number in range(5_000)]
 
 

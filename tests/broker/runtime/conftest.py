@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.broker import Broker, NoBrokerError
+from streams_py.testing.broker import Broker
 from streams_py.testing.broker.jars import kafka_jars
-from tests.support.broker.java_programs import JAVA_WORKER, JavaPrograms
+from tests.support.broker.java_programs import JAVA_WORKER, JavaPrograms, java_programs_or_skip
 from tests.support.broker.kit import Application
 
 
@@ -40,11 +40,7 @@ def own_broker(kafka_broker: Broker) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
     """Compiles members on Kafka Streams for the JVM."""
-    try:
-        kafka_jars()
-        return JavaPrograms(tmp_path_factory.mktemp("java-programs"))
-    except NoBrokerError as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
-        pytest.skip(f"a Java member needs Java's compiler and Kafka's jars: {error}")
+    return java_programs_or_skip(tmp_path_factory.mktemp("java-programs"))
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.broker.kit import Application, steady_producer, text, true_counts
+from tests.support.broker.ownership import check_in_order, check_single_owner
 from tests.support.waiting import PATIENCE_S
-
-from .test_hand_over import check_in_order, check_single_owner
 
 pytestmark = pytest.mark.broker
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.support.broker.kit import Application, Instance, steady_producer
+from tests.support.broker.ownership import Trace, check_in_order, check_single_owner
 
 pytestmark = pytest.mark.broker
 
 SPACING_S = 0.05
-Trace = tuple[float, int, str, int, int, int]
 
 
 def gaps(traces: Sequence[Trace], partition: int) -> list[tuple[float, float]]:
@@ -60,23 +60,6 @@ def test_untouched_partitions_flow_on_and_each_record_has_one_owner_when_a_membe
     assert during <= 2 * normal + 0.3, f"gap of {during:.3f} s while the other joined, {normal:.3f} s before"
     check_single_owner(traces)
     check_in_order(traces, moved | kept)
-
-
-def check_single_owner(traces: Sequence[Trace]) -> None:
-    """No partition is read by two members in one generation, and nothing is read twice."""
-    readers: dict[tuple[int, int], set[tuple[int, str]]] = defaultdict(set)
-    for _, pid, thread, generation, partition, _ in traces:
-        if generation >= 0:
-            readers[generation, partition].add((pid, thread))
-    twice = {where: who for where, who in readers.items() if len(who) > 1}
-    assert not twice
-
-
-def check_in_order(traces: Sequence[Trace], partitions: set[int]) -> None:
-    """Every offset of every partition once, ascending: a clean hand-over loses and repeats nothing."""
-    for partition in partitions:
-        offsets = [trace[5] for trace in traces if trace[4] == partition]
-        assert offsets == list(range(len(offsets)))
 
 
 def test_no_partition_has_two_owners_in_one_generation_while_members_come_and_go(

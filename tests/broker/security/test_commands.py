@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 from streams_py.cli.commands import app
 from streams_py.testing.broker import Right
 from tests.support.broker.rights import lines_of
-
-from .conftest import Site
+from tests.support.broker.site import Site
 
 LOOKING, RESET, READING, WRITING = "Looking at a group", "Reset", "Reading records", "Writing records"
 

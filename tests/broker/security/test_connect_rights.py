@@ -12,9 +12,8 @@ import pytest
 from streams_py.connect.process import WorkerProcess
 from streams_py.connect.settings import WorkerSettings
 from tests.support.broker.rights import Line, lines_of
+from tests.support.broker.site import Site
 from tests.support.waiting import until
-
-from .conftest import Site
 
 WORKER, SINK = "A Connect worker", "sink"
 PLUGINS = "tests.support.connect.system_plugins"

@@ -12,8 +12,7 @@ from streams_py.cli.commands import app
 from streams_py.connect.process import WorkerProcess
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import ConfigError
-
-from .conftest import Site
+from tests.support.broker.site import Site
 
 Keys = dict[str, str]
 

@@ -11,9 +11,8 @@ import pytest
 
 from streams_py.errors import StreamsError
 from tests.support.broker.rights import Line, lines_of
+from tests.support.broker.site import Site
 from tests.support.waiting import until
-
-from .conftest import Site
 
 APPLICATION, EXACTLY_ONCE = "An application", "Exactly-once"
 _GOES_ON = frozenset({"DELETE-topic-<application.id>"})

@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from streams_py.testing.broker import SecuredBroker
-
-from .conftest import PASSWORD, Site
+from tests.support.broker.site import PASSWORD, Site
 
 PROGRAM = """
 import json, logging, sys

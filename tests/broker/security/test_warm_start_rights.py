@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
 from tests.support.broker.rights import Line, lines_of
-
-from .conftest import PASSWORD, Site
+from tests.support.broker.site import PASSWORD, Site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

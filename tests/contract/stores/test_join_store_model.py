@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streams_py.state.windowed.recent import RecentMemory
 from streams_py.topology.declare.stores import StoreKind
-from tests.contract.stores.test_windowed_model import KEYS, RETENTION_MS, TIMES, opened
+from tests.support.contract.windowed_model import KEYS, RETENTION_MS, TIMES, opened
 
 STEPS = st.one_of(
     st.tuples(st.just("put"), KEYS, TIMES, st.integers(0, 99)),

@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from streams_py.testing.broker import NoBrokerError
-from streams_py.testing.broker.jars import java_path
+from streams_py.testing.broker.jars import java_path, kafka_jars
 
 _HERE = Path(__file__).parent
 JAVA_WORKER = _HERE / "JavaWorker.java"
@@ -34,3 +36,12 @@ class JavaPrograms:
             self._java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{jars}/*:{classes}", source.stem,
         )  # fmt: skip
+
+
+def java_programs_or_skip(folder: Path) -> JavaPrograms:
+    """Return the programs, or skip the test on a machine without Java's compiler or Kafka's jars."""
+    try:
+        kafka_jars()
+        return JavaPrograms(folder)
+    except NoBrokerError as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
+        pytest.skip(f"a Java member needs Java's compiler and Kafka's jars: {error}")

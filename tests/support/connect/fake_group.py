@@ -14,15 +14,8 @@ from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import GroupHandler
 from streams_py.connect.group.member import GroupMember, MemberSettings
+from tests.support.clocks import FakeClock
 from tests.support.connect.trace import D, jobs
-
-
-@dataclass
-class Clock:
-    now: int = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
 
 
 class FakeGroup:
@@ -38,7 +31,7 @@ class FakeGroup:
         self.waiting: set[str] = set()
         self.answers: dict[str, bytes] = {}
         self.is_away = False
-        self.clock = Clock()
+        self.clock = FakeClock()
         self._ids = 0
 
     def new_id(self) -> str:
@@ -185,7 +178,7 @@ class Worker:
             settings,
             self._look,
             self,
-            GroupLeader(D, self.group.clock),
+            GroupLeader(D, self.group.clock.now_ms),
             lambda handler: FakeCoordinator(self.group, handler),
         )
 

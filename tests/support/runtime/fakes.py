@@ -12,22 +12,6 @@ from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInf
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 
 
-class FakeClock:
-    """A clock that only the test moves; sleeping also moves it."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now = now_ms
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def sleep_ms(self, duration_ms: int) -> None:
-        self.now += duration_ms
-
-
 class FakeRecord:
     """A raw record."""
 

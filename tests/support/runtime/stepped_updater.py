@@ -9,7 +9,8 @@ from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateLi
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
-from tests.support.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
+from tests.support.clocks import FakeClock
+from tests.support.runtime.fakes import FakeAdmin, FakeConsumer, FakeLog, FakeTask
 
 SETTINGS = RestoreSettings(
     group="app", poll_ms=0, commit_interval_ms=1000, retry_backoff_ms=100, task_timeout_ms=5000, acceptable_lag=4

@@ -15,10 +15,10 @@ from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyT
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Rule, TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput
+from tests.support.assignment.high_availability import problem
 from tests.support.assignment.scenario_language import clients, process_id, rows
-from tests.unit.assignment.test_high_availability_scenarios import problem
-from tests.unit.assignment.test_sticky_scenarios import problem as sticky_problem
-from tests.unit.assignment.test_sticky_scenarios import state as sticky_state
+from tests.support.assignment.sticky import problem as sticky_problem
+from tests.support.assignment.sticky import state as sticky_state
 
 HA = {row[0]: row for row in rows("high_availability.txt")}
 ONE = TaskId(0, 0)

@@ -11,35 +11,10 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision
-from tests.support.assignment.scenario_language import (
-    ClientRow,
-    as_outcome,
-    clients,
-    lags,
-    number,
-    outcome,
-    process_id,
-    rows,
-    tasks,
-)
+from tests.support.assignment.high_availability import problem
+from tests.support.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows
 
 ROWS = rows("high_availability.txt")
-
-
-def problem(named: list[ClientRow], text: str, settings: str) -> AssignmentProblem:
-    stateful_text, _, stateless_text = text.replace("(stateless)", "").partition("; stateless")
-    stateful, stateless = tasks(stateful_text), tasks(stateless_text)
-    if text.endswith("(stateless)"):
-        stateful, stateless = [], stateful
-    lag, warmups, standbys = (number(word) for word in settings.split(" / "))
-    return AssignmentProblem(
-        clients=[ClientInput(c.process_id, c.capacity, lags=lags(c.words, stateful)) for c in named],
-        tasks=[*stateful, *stateless],
-        end_offset_sums=dict.fromkeys(stateful, 10**6),
-        configs=AssignmentConfigs(
-            acceptable_recovery_lag=lag, max_warmup_replicas=warmups, num_standby_replicas=standbys
-        ),
-    )
 
 
 def decide(given: AssignmentProblem) -> Decision:

@@ -2,65 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
-from streams_protocol.types import TaskId, TopicPartition
+from streams_protocol.types import TaskId
 from streams_py.assignment.api import TaskType
-from streams_py.assignment.application_state import ProblemState, TaskDescription
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
-from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.assignment.java_order import HashSizing, in_hash_order, task_hash
+from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement
 from streams_py.assignment.task_assignment_utils import identity_assignment
 from streams_py.errors import IllegalStateError
-from tests.support.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
+from tests.support.assignment.scenario_language import as_outcome, outcome, process_id, rows, tasks
+from tests.support.assignment.sticky import problem, state
 
 ROWS = rows("sticky.txt")
 PRESERVING = "ST-34"
-
-
-def problem(text: str, wanted: str) -> tuple[list[ClientRow], AssignmentProblem]:
-    """Return a problem with ascending clients; tasks are Java hash sets filled in ascending order."""
-    named = clients(text.replace(" new", ""))
-    own = [dict(re.findall(r"([AS])\{([\d_. ]+)\}", row.words)) for row in named]
-    names, _, replicas = wanted.partition(", r=")
-    match = re.fullmatch(r"(.*) \(stateful (.*)\)", names)
-    every = tasks(match[1] if match else names)
-    stateful = tasks(match[2]) if match else every
-    return named, AssignmentProblem(
-        [
-            ClientInput(
-                row.process_id,
-                row.capacity,
-                previous_active=tasks(words.get("A", "")),
-                previous_standby=tasks(words.get("S", "")),
-            )
-            for row, words in zip(named, own)
-        ],
-        in_hash_order(every, task_hash),
-        dict.fromkeys(in_hash_order(stateful, task_hash), 0),
-        AssignmentConfigs(acceptable_recovery_lag=0, max_warmup_replicas=1, num_standby_replicas=int(replicas or 0)),
-        hash_sizing=HashSizing.JDK_18_AND_OLDER,
-    )
-
-
-def state(given: AssignmentProblem) -> ProblemState:
-    return ProblemState(
-        given,
-        lambda: [
-            TaskDescription.of(
-                task,
-                stores=["store"] if task in given.end_offset_sums else [],
-                changelogs=[TopicPartition("log", task.partition)] if task in given.end_offset_sums else [],
-            )
-            for task in given.tasks
-        ],
-    )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import random
@@ -27,18 +26,11 @@ from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.ports import MemberSubscription
 from streams_py.telemetry.replay import canonical_input
 from streams_py.topology.physical.metadata import TopologyMetadata
+from tests.support.backtest.golden import golden_texts
 from tests.support.backtest.kit import A, B, chosen, client, replay, sub
 from tests.support.events.kit import Recorder
 from tests.support.leader.kit import FakeCluster, member
 from tests.support.leader.kit import sub as subtopology
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "telemetry" / "rebalance_input.csv"
-
-
-def golden_texts() -> list[str]:
-    csv.field_size_limit(1 << 24)
-    with GOLDEN.open(encoding="utf-8") as file:
-        return [row["input"] for row in csv.DictReader(file)]
 
 
 def test_canonical_text_is_kept_when_read_and_written() -> None:

@@ -13,8 +13,8 @@ from streams_py.backtest.report import CANDIDATES_MAX, report_page
 from streams_py.backtest.summary import Summary, summarise
 from streams_py.backtest.terminal import figure_text, print_summary
 from streams_py.backtest.verdict import verdict_of
-from tests.unit.backtest.test_summary import many, row
-from tests.unit.telemetry.test_report import EVIL, Checked
+from tests.support.backtest.summaries import many, row
+from tests.support.telemetry.report import EVIL, Checked
 
 
 def page_of(summary: Summary, title: str = "orders") -> str:

@@ -22,8 +22,8 @@ from streams_py.backtest.run import evaluate_locally, read_scores
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.errors import ConfigError
 from tests.support.backtest.digest import score_digest
-from tests.unit.backtest.test_inputs import golden_texts
-from tests.unit.system.test_file_locks import held_elsewhere
+from tests.support.backtest.golden import golden_texts
+from tests.support.system.file_locks import held_elsewhere
 
 SMALL = History(tasks=8, clients=3, threads=1, records=10_000)
 ORDERS = Orders(

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
-from streams_py.backtest.kernel import COLUMNS, Row
 from streams_py.backtest.pairs import p_value
-from streams_py.backtest.summary import Comparison, Key, Summary, base_of, summarise
-
-
-def row(candidate: str, number: int, **figures: Any) -> Row:
-    made: Row = dict.fromkeys(COLUMNS)
-    return made | {
-        "input_hash": f"{number:064x}", "scenario": "", "candidate": candidate, "seen": 1, "valid": "ok", **figures
-    }  # fmt: skip
-
-
-def many(candidate: str, values: list[float], metric: str = "unavailable_records", **figures: Any) -> list[Row]:
-    return [row(candidate, number, **{metric: value}, **figures) for number, value in enumerate(values)]
-
-
-def summary_of(*parts: list[Row], base: str | None = None) -> Summary:
-    rows = [one for part in parts for one in part]
-    return summarise(rows, list(dict.fromkeys(one["candidate"] for one in rows)), [""], base=base)
+from streams_py.backtest.summary import Comparison, Key, Summary, base_of
+from tests.support.backtest.summaries import many, row, summary_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from streams_py.backtest.kernel import EVENTS, Row
 from streams_py.backtest.pairs import Paired, p_value, repeats
 from streams_py.backtest.summary import Key, Summary, summarise
 from streams_py.backtest.verdict import ORDER, Verdict, verdict_of
-from tests.unit.backtest.test_summary import many, row, summary_of
+from tests.support.backtest.summaries import many, row, summary_of
 
 ENOUGH = 12
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 from typer.main import get_command
-from typer.testing import CliRunner, Result
 
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.cli.commands import app
 from streams_py.cli.panels import PANELS
 from streams_py.testing.checkers import PROMISES
+from tests.support.cli import WIDE, one_sentence, run
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = {
@@ -37,18 +37,6 @@ COMMANDS = [
     for name in names
     for part in ([[part] for part in PARTS[name]] if name in PARTS else [[]])
 ]
-WIDE = {"TERM": "dumb", "NO_COLOR": "1"}
-
-
-def run(*arguments: str, columns: int = 200) -> Result:
-    return CliRunner().invoke(app, list(arguments), env=WIDE | {"COLUMNS": str(columns)})
-
-
-def one_sentence(result: Result) -> str:
-    """Return the error message of a command that was used wrongly."""
-    assert result.exit_code == 2, result.output
-    (line,) = result.stderr.strip().splitlines()
-    return line
 
 
 # -- help ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from streams_py.connect.rest.server import rest_service
 from streams_py.connect.settings import WorkerSettings
 from tests.support.connect.certificates import Authority
 from tests.support.connect.memory_herder import Connector, Group, MemoryHerder, State, Status
-from tests.unit.connect.test_settings import NEEDED
+from tests.support.connect.settings import NEEDED
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from tests.unit.cli.test_commands import one_sentence, run
+from tests.support.cli import one_sentence, run
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from streams_py.cli.spark.outcome import explained, keeping_handlers
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import StreamsError
 from streams_py.history.bootstrap import Step
-from tests.unit.history.test_bootstrap import Cluster, planned
+from tests.support.history.bootstrap import Cluster, planned
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -15,7 +15,6 @@ from streams_py.cli.groups import resetting
 from streams_py.cli.groups.reset_plan import Target
 from streams_py.cli.groups.resetting import reset_application
 from streams_py.errors import StreamsError
-from streams_py.ports import PartitionInfo
 from streams_py.ports.described_groups import (
     DescribedGroup,
     DescribedMember,
@@ -23,6 +22,7 @@ from streams_py.ports.described_groups import (
     DescribedSubtopology,
 )
 from streams_py.state.directory.state_directory import StateDirectory
+from tests.support.resetting import FakeCluster
 
 
 @pytest.mark.parametrize(
@@ -46,29 +46,6 @@ def test_targets(text: str, target: Target) -> None:
 def test_what_is_no_target(text: str) -> None:
     with pytest.raises(ValueError, match=r".?"):
         Target.of(text)
-
-
-class FakeCluster:
-    """Topic "in" with offsets 10 to 100, position 50; internal topics of app and of app-two."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, Any]] = []
-        self.bootstrap = "b:1"
-        self.admin: Any = SimpleNamespace(
-            describe_topics=lambda names: {
-                topic: (PartitionInfo(topic, 0, 1, (1,), frozenset()),)
-                for topic in ("in", "out", "app-x-changelog", "app-y-repartition", "app-two-x-changelog", "app-notes")
-            },
-            committed_offsets=lambda group, partitions: {at: 50 if at.topic == "in" else None for at in partitions},
-            list_offsets=lambda partitions, *, earliest=False: dict.fromkeys(partitions, 10 if earliest else 100),
-        )
-        self.groups: Any = SimpleNamespace(
-            list_groups=lambda: {"app": "classic", "app-two": "classic"},
-            describe_group=lambda group: SimpleNamespace(members=()),
-            offsets_at=lambda partitions, at_ms: dict.fromkeys(partitions, None if at_ms > 5000 else 42),
-            set_offsets=lambda group, offsets: self.done.append(("offsets", offsets)),
-            delete_topics=lambda topics: self.done.append(("topics", list(topics))),
-        )
 
 
 @pytest.fixture

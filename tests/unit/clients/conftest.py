@@ -1,43 +1,17 @@
-"""A mock cluster in this process, and a configuration for it."""
+"""A mock cluster in this process, and a producer of it."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.clients.factory import KafkaClients
 from streams_py.config.streams_config import StreamsConfig
+from tests.support.confluent.mock_cluster import cluster, configure, topic
 
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MockCluster]:
-    mock = MockCluster(brokers=1)
-    yield mock
-    mock.close()
-
-
-@pytest.fixture
-def topic(cluster: MockCluster) -> str:
-    """A new topic with three partitions."""
-    name = f"topic-{next(_numbers)}"
-    assert cluster.create_topic(name, 3) == 0
-    return name
-
-
-@pytest.fixture
-def configure(cluster: MockCluster) -> Callable[..., StreamsConfig]:
-    """A configuration for the cluster, with further keys."""
-
-    def configured(extra: dict[str, object] | None = None) -> StreamsConfig:
-        return StreamsConfig.of({"application.id": "app", "bootstrap.servers": cluster.bootstrap, **(extra or {})})
-
-    return configured
+__all__ = ["cluster", "configure", "topic"]  # fixtures
 
 
 @pytest.fixture

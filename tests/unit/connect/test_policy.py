@@ -23,10 +23,9 @@ from streams_py.connect.rest.app import rest_app
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.statuses import JobState
 from streams_py.errors import ConfigError
+from tests.support.connect.bench import GIVEN, Bench
 from tests.support.connect.memory_herder import Connector, Group, MemoryHerder
 from tests.support.connect.plugins import CountingSource
-from tests.unit.connect.test_herder import Bench
-from tests.unit.connect.test_worker import GIVEN
 
 FILE_SOURCE = "streams_py.connect.connectors.file_source:FileSourceConnector"
 

@@ -10,9 +10,8 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
+from tests.support.connect.bench import GIVEN, Bench
 from tests.support.connect.plugins import CountingSource
-from tests.unit.connect.test_herder import Bench
-from tests.unit.connect.test_worker import GIVEN
 
 FILE_SOURCE = "streams_py.connect.connectors.file_source:FileSourceConnector"
 COUNTING = "tests.support.connect.plugins:CountingSource"

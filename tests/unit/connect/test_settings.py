@@ -11,15 +11,7 @@ from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.rest.listeners import Listeners
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import ConfigError
-
-NEEDED = {
-    "group.id": "g",
-    "config.storage.topic": "configs",
-    "offset.storage.topic": "offsets",
-    "status.storage.topic": "statuses",
-    "key.converter": "json",
-    "value.converter": "json",
-}
+from tests.support.connect.settings import NEEDED
 
 
 def test_defaults() -> None:

@@ -23,42 +23,12 @@ from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.errors import BrokerUnavailableError, ProductionError
 from streams_py.testing.memory_clients import MemoryRecord
+from tests.support.connect.bench import T0, T1, Sent
 from tests.support.connect.memory_log import MemoryLog
 from tests.support.connect.plugins import BLOCKED, COLLECTED, CollectingTask, CountingTask, HangingTask
 from tests.support.waiting import until
 
 TASK = TaskId("a", 0)
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Sent:
-    """A producer that acknowledges immediately, except records that ``refuse`` rejects."""
-
-    def __init__(self, refuse: Callable[[bytes | None], Exception | None] = lambda value: None) -> None:
-        self.values: list[bytes | None] = []
-        self.is_closed = False
-        self.holding = False
-        self._refuse = refuse
-        self._held: list[Callable[[], None]] = []
-
-    def send(self, topic: str, key: bytes | None, value: bytes | None, on_delivery: Delivered, **more: Any) -> None:
-        error = self._refuse(value)
-        if error is None:
-            self.values.append(value)
-        self._held.append(lambda: on_delivery(error, T0))
-
-    def poll(self, timeout_ms: int = 0) -> None:
-        if not self.holding:
-            self.flush(0)
-
-    def flush(self, timeout_ms: int) -> int:
-        held, self._held = self._held, []
-        for report in held:
-            report()
-        return 0
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 class Reading:

@@ -12,14 +12,8 @@ from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.worker import worker as worker_module
 from streams_py.connect.worker.worker import Worker
 from streams_py.errors import ConfigError
+from tests.support.connect.bench import GIVEN, Clients, Stores
 from tests.support.connect.fake_group import FakeGroup
-from tests.unit.connect.test_herder import Clients, Stores
-
-GIVEN = {
-    "group.id": "g",
-    "config.storage.topic": "c", "offset.storage.topic": "o", "status.storage.topic": "s",
-    "key.converter": "json", "value.converter": "json", "plugin.modules": "tests",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ["/connectors", "/connectors/a", "/connectors/a/tasks", "/workers", "/health"])

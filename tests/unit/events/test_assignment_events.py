@@ -15,6 +15,7 @@ from streams_py.events.assignment_events import AssignmentEvents, check_event_cl
 from streams_py.events.emitter import Limits
 from streams_py.events.observers import InstanceObserver
 from streams_py.events.tasks import RestoreEvents, TaskEvents
+from tests.support.clocks import FakeClock
 from tests.support.events.kit import Background, FakeAdmin, FakeProducer, Recorder
 from tests.support.leader.kit import COUNT, assign, member
 
@@ -43,18 +44,15 @@ class Working:
         return False
 
 
-class FakeClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-
 def config(**changes: Any) -> StreamsConfig:
     given = {key.replace("_", "."): value for key, value in changes.items()}
     return StreamsConfig.of({"application.id": "app", "bootstrap.servers": "h:1", **given})
 
 
 def opened(admin: FakeAdmin, clients: object, **changes: Any) -> InstanceObserver:
-    return open_assignment_events(config(**changes), clients, admin, FakeClock(), process="p1", client_id="app-1")
+    return open_assignment_events(
+        config(**changes), clients, admin, FakeClock(1_700_000_000_000), process="p1", client_id="app-1"
+    )
 
 
 def test_nothing_is_there_when_events_are_off() -> None:

@@ -15,7 +15,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.support.runtime.task_kit import Kit
 from tests.support.telemetry.history import START_MS, History, fold, rows
-from tests.unit.telemetry.test_fold import grown
+from tests.support.telemetry.long_history import grown
 
 REPARTITION = TopicPartition("app-r-repartition", 0)
 INPUT = TopicPartition("in", 0)

@@ -11,7 +11,7 @@ from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, make_plan
 from streams_py.history.refuse import RefusedTopologyError
-from tests.unit.history.test_bootstrap import APP, CONFIG, Cluster, chosen, planned
+from tests.support.history.bootstrap import APP, CONFIG, Cluster, chosen, planned
 
 
 def with_outputs(cluster: Cluster) -> BootstrapPlan:

@@ -10,7 +10,7 @@ import pytest
 from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import Step
 from streams_py.history.bootstrap_ends import abort, commit
-from tests.unit.history.test_bootstrap import Cluster, at_step
+from tests.support.history.bootstrap import Cluster, at_step
 
 
 @pytest.mark.parametrize("step", [step for step in Step if step not in (Step.VERIFIED, Step.COMMITTING)])

@@ -11,7 +11,7 @@ from streams_py.errors import StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step, check_topics
 from streams_py.history.bootstrap_ends import commit
 from streams_py.history.refuse import RefusedTopologyError
-from tests.unit.history.test_bootstrap import BETWEEN, CHANGELOG, Cluster, at_step, planned
+from tests.support.history.bootstrap import BETWEEN, CHANGELOG, Cluster, at_step, planned
 
 
 def test_topic_that_was_deleted_and_created_again_is_another_one_whatever_its_offsets(tmp_path: Path) -> None:

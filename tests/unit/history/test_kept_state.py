@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,17 @@ import pytest
 
 from streams_py import Materialized, Processor, StreamsBuilder, TimeWindows, Topology, Windowed, serdes
 from streams_py.state.custom.lru import lru_map
-from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, StateStoreContext, custom_store
 from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.declare.versioned_stores import versioned_key_value_store
 from streams_py.topology.declare.window_stores import session_store, window_store
+from tests.support.history.kept_state import TEXT, own, prices
 
 pytest.importorskip("pyarrow")
 
 from streams_py.history.kept_state import stores_without_state
+from tests.support.history.programs import VERSIONS, versions
 from tests.support.history.runs import Given, numbered, run_locally
-from tests.unit.history.test_runs import VERSIONS, versions
 
-TEXT: Any = {"key": serdes.STRING, "value": serdes.STRING}
 ROWS = numbered(
     [
         ("prices", at_ms, key, value)
@@ -38,12 +37,6 @@ ROWS = numbered(
     ],
     2,
 )
-
-
-def prices() -> StreamsBuilder:
-    builder = StreamsBuilder(**TEXT)
-    builder.table("prices", store="table").to_stream().to("out")
-    return builder
 
 
 @pytest.mark.parametrize("optimization", ["all", "none"])
@@ -172,43 +165,6 @@ def test_store_that_only_copies_a_topic_leaves_the_last_value_of_each_key() -> N
         b"tea": (-1, b"2", None),
         b"gin": (-1, b"4", None),
     }
-
-
-class Own(CustomStateStore):
-    """Counts records, on disk."""
-
-    count = 0
-
-    def open(self, context: StateStoreContext) -> None:
-        super().open(context)
-        self.file = Path(str(context.state_dir), "count")
-        self.file.parent.mkdir(parents=True)
-
-    def restore(self, records: Iterable[ChangelogRecord]) -> None:
-        self.count = sum(1 for _ in records)
-
-    def clear(self) -> None:
-        self.count = 0
-
-    def close(self) -> None:
-        pass
-
-    def add(self, key: str) -> None:
-        self.count = int(self.file.read_text()) + 1 if self.file.exists() else 1
-        self.file.write_text(str(self.count))
-        self.context.log_change(key.encode(), b"%d" % self.count)
-
-
-def own(logging: bool) -> Topology:
-    def adds(record: Any, context: Any) -> None:
-        context.get_state_store("own").add(record.key)
-
-    adds.batch_safe = True  # type: ignore[attr-defined]
-    builder = StreamsBuilder(**TEXT)
-    builder.add_state_store(custom_store("own", Own, logging=logging))
-    builder.global_table("rates", store="rates")
-    builder.stream("orders").process(adds, stores=["own"])
-    return builder.build()
 
 
 def test_store_whose_state_cannot_be_had_is_named_with_a_remedy() -> None:

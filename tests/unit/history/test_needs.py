@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from streams_py import SessionWindows, StreamsBuilder, TimeWindows, Topology, serdes
 from streams_py.history.needs import HistoryNeed, history_needed
-from tests.unit.history.test_runs import word_count
+from tests.support.history.programs import word_count
 
 
 def counted(windows: TimeWindows | SessionWindows | None) -> Topology:

@@ -20,7 +20,7 @@ from streams_py.errors import ConfigError
 from streams_py.history.backfill import BackfillPlan
 from streams_py.history.bootstrap import BootstrapPlan
 from streams_py.history.plan_files import held, read_plan, save_plan
-from tests.unit.history.test_bootstrap import Cluster, planned
+from tests.support.history.bootstrap import Cluster, planned
 
 _PROGRAM = """
 from streams_py import StreamsBuilder, serdes

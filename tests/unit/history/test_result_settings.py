@@ -14,7 +14,7 @@ from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import Allowances, make_plan
 from streams_py.history.loading import load_topology
 from streams_py.history.result_settings import check_settings, marks_of
-from tests.unit.history.test_bootstrap import APP, Cluster
+from tests.support.history.bootstrap import APP, Cluster
 
 BASE = {"application.id": APP}
 

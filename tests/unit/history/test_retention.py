@@ -12,7 +12,7 @@ from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import Allowances, BootstrapPlan, make_plan
 from streams_py.history.retention import check_retention, check_retention_of, check_state_retention
-from tests.unit.history.test_bootstrap import APP, CHANGELOG, CONFIG, Cluster, planned
+from tests.support.history.bootstrap import APP, CHANGELOG, CONFIG, Cluster, planned
 
 RANGES = [("lines", 0, 2, 5), ("lines", 1, 0, 0)]
 SINKS = {"totals": 2, "others": 1}

@@ -8,29 +8,23 @@ from typing import Any
 
 import pytest
 
-from streams_py import Materialized, Processor, Punctuation, StreamsBuilder, Topology, serdes
+from streams_py import Processor, Punctuation, StreamsBuilder, Topology, serdes
 from streams_py.errors import StreamsError
 
 pytest.importorskip("pyarrow")
 
+from tests.support.history.programs import (
+    ORDERS,
+    PASSED_OVER,
+    PRICES,
+    VERSIONS,
+    merged,
+    priced,
+    some_lines,
+    versions,
+    word_count,
+)
 from tests.support.history.runs import Given, buffered, driven, folded, numbered, run_locally
-
-
-def word_count() -> Topology:
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    words = builder.stream("lines").flat_map_values(str.split)
-    counts = words.group_by(lambda _, word: word).count(store="counts")
-    counts.to_stream().to("totals", value=serdes.INT64)
-    return builder.build()
-
-
-def some_lines(count: int, partitions: int) -> list[Given]:
-    chance = random.Random(7)
-    return [
-        Given("lines", at % partitions, at // partitions, 1_000 + at, None, b"the %d quick %d" % (at % 13, at % 7))
-        for at in range(count)
-        if chance.random() < 0.9
-    ]
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 8])
@@ -57,21 +51,6 @@ def test_order_of_records_without_a_repartition_is_that_of_a_live_run() -> None:
         ours = [record for record in run.records("totals") if record[1] == partition]
         assert ours == [record for record in live["totals"] if record[1] == partition]
     assert run.state["test-sums-changelog"] == folded(live["test-sums-changelog"])
-
-
-def merged() -> Topology:
-    """Merges the records of two topics."""
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    both = builder.stream("a", value=serdes.INT32).map_values(str).merge(builder.stream("b"))
-    both.group_by_key().reduce(lambda old, new: old + new, store="both").to_stream().to("out")
-    return builder.build()
-
-
-PASSED_OVER = [
-    Given("a", 0, at, at_ms, b"k", value)
-    for at, (at_ms, value) in enumerate([(10, b"\0\0\0\1"), (900, b"what"[:3]), (30, b"\0\0\0\2"), (20, b"\0\0\0\3")])
-] + [Given("b", 0, at, at_ms, b"k", b"x") for at, at_ms in enumerate([15, 25, 40])]
-"""The second record cannot be deserialized. Its timestamp is the largest of all."""
 
 
 def test_record_that_cannot_be_read_does_not_put_off_those_behind_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,48 +145,11 @@ def test_punctuator_is_refused_although_it_is_cancelled_soon() -> None:
             run_locally(punctual, [Given("lines", 0, 0, 5, b"k", value)])
 
 
-def versions() -> Topology:
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    prices = builder.table("prices", materialized=Materialized("prices", history=1_000))
-    builder.stream("orders").join(prices, lambda order, price: f"{order}@{price}").to("out")
-    return builder.build()
-
-
-VERSIONS = [
-    Given("prices", 0, at, at_ms, key, value)
-    for at, (at_ms, key, value) in enumerate(
-        [(100, b"rum", b"old"), (50_000, b"tea", b"first"), (50_600, b"tea", b"second"), (50_300, b"tea", b"late"),
-         (50_700, b"gin", b"gone"), (50_800, b"gin", None), (49_000, b"ale", b"too late")]
-    )
-]  # fmt: skip
-"""The price of tea is ``second`` at the end and was ``late`` before. Rum has not changed within the store's history."""
-
-
 def test_fold_of_a_versioned_store_is_all_of_its_versions() -> None:
     run = run_locally(versions, VERSIONS)
     kept = sorted((at_ms, key, value) for _, _, at_ms, key, value, _ in run.folded("test-prices-changelog"))
     assert kept == sorted((given.timestamp_ms, given.key, given.value) for given in VERSIONS[:-1])
     assert run.state["test-prices-changelog"][0, b"tea"] == (50_600, b"second", None), "not the last one that came"
-
-
-def priced() -> Topology:
-    """Orders join a global table of prices. The sums, behind a repartition, join it again."""
-    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-    prices = builder.global_table("prices", value=serdes.INT32)
-    orders = builder.stream("orders").left_join(prices, lambda item, price: f"{item}:{price}", on=lambda _, item: item)
-    sums = orders.group_by(lambda _, item: item.split(":")[0]).reduce(lambda a, b: a + "," + b, store="sums")
-    sums.to_stream().join(prices, lambda text, price: f"{text}={price}", on=lambda item, _: item).to("out")
-    return builder.build()
-
-
-PRICES = [
-    Given("prices", 0, at, 5_000 + at, key, value)
-    for at, (key, value) in enumerate(
-        [(b"tea", b"\0\0\0\1"), (b"rum", b"\0\0\0\7"), (b"tea", b"\0\0\0\2"), (None, b"\0\0\0\3"), (b"rum", None)]
-    )
-]
-"""Tea costs 2 at the end, and the price of rum is deleted. One row has no key."""
-ORDERS = numbered([("orders", 1_000 + at, b"k%d" % (at % 5), item) for at, item in enumerate([b"tea", b"rum"] * 9)], 2)
 
 
 def test_global_table_is_for_every_record_what_it_is_at_the_end() -> None:

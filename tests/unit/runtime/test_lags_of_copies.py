@@ -19,10 +19,10 @@ from streams_py.ports import RawRecord
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
+from tests.support.runtime.counting import COUNTS, IN, counting, counting_kit
 from tests.support.runtime.fakes import FakeLog
 from tests.support.runtime.stepped_updater import Stepped
 from tests.support.runtime.task_kit import FakeStores
-from tests.unit.runtime.tasks.test_task_life import COUNTS, IN, counting, counting_kit
 
 TASK = TaskId(0, 0)
 

@@ -11,7 +11,8 @@ from streams_py.runtime.restore.listener import RestoreListener, SuspendReason
 from streams_py.runtime.restore.progress import ACTIVITIES, RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.settings import RestoreListeners
 from streams_py.runtime.restore.updater import StateUpdater
-from tests.support.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeRecord
+from tests.support.clocks import FakeClock
+from tests.support.runtime.fakes import FakeAdmin, FakeConsumer, FakeLog, FakeRecord
 from tests.support.runtime.stepped_updater import (
     LOG,
     OTHER,

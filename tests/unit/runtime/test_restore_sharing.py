@@ -11,7 +11,8 @@ from streams_py.errors import StateError, StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.runtime.restore.parallel_restore import Sharing
-from tests.support.runtime.fakes import FakeClock, FakeLog, FakeTask
+from tests.support.clocks import FakeClock
+from tests.support.runtime.fakes import FakeLog, FakeTask
 from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
 
 

@@ -39,8 +39,8 @@ from streams_py.runtime.thread.states import State
 from streams_py.serdes import INT64, STRING
 from streams_py.state.reading.typed_queries import QueryResult, StateQueryResult, answer_of, is_up_to
 from streams_py.testing import TopologyTestDriver
-from tests.contract.stores.test_custom_stores import TopStore
 from tests.support.runtime.world import Steps, World, counting, task, tp
+from tests.support.state.custom_stores import TopStore
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}

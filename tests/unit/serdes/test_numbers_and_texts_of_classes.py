@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, create_model, model_validator
 
 from streams_py.serdes import json
-from tests.unit.serdes.test_values_come_back import Bag, Event, Loose, Row, Struct, round_trip
+from tests.support.serdes.classes import Bag, Event, Loose, Row, Struct, round_trip
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), Decimal("NaN")])

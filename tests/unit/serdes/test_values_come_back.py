@@ -29,32 +29,12 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from streams_py.serdes import Serde, json, msgpack
-
-
-def round_trip(serde: Serde[Any], value: Any, *, is_key: bool = False) -> Any:
-    data = serde.serializer("t", is_key=is_key)(value)
-    return serde.deserializer("t", is_key=is_key)(data)
-
-
-class Event(BaseModel):
-    id: int
+from streams_py.serdes import json, msgpack
+from tests.support.serdes.classes import Bag, Event, Loose, Row, Struct, round_trip
 
 
 class Click(Event):
     url: str
-
-
-class Bag(BaseModel):
-    events: list[Event] = []
-    first: Event | None = None
-    named: dict[str, Event] = {}
-    pair: tuple[int, Event] = (1, Event(id=0))
-
-
-@dataclass
-class Row:
-    id: int
 
 
 @dataclass
@@ -65,10 +45,6 @@ class LongRow(Row):
 @dataclass
 class Rows:
     rows: list[Row]
-
-
-class Struct(msgspec.Struct):
-    id: int
 
 
 class LongStruct(Struct):
@@ -149,11 +125,6 @@ def negative() -> Limited:
 @dataclass
 class Choice:
     x: Literal["a", "b"]
-
-
-@dataclass
-class Loose:
-    x: Any
 
 
 @dataclass

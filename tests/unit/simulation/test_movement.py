@@ -12,7 +12,7 @@ from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, Decision
-from tests.unit.assignment.test_properties import ASSIGNORS, problems
+from tests.support.assignment.drawn_problems import ASSIGNORS, problems
 
 SOME = settings(max_examples=120, deadline=None)
 

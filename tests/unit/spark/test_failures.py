@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+
+from tests.support.spark.locked import Locked
 
 pytest.importorskip("pyspark")
 
@@ -23,7 +23,7 @@ from streams_py.history.travel import TopologySource
 from streams_py.spark import failures
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
-from tests.unit.history.test_runs import word_count
+from tests.support.history.programs import word_count
 
 
 @pytest.mark.parametrize(
@@ -104,21 +104,6 @@ def test_topology_that_a_worker_cannot_import_says_how_it_gets_there() -> None:
     orders = StageOrders(TopologySource("no_such_shop.app:topology", config), config, stage)
     with pytest.raises(TopologyNotFoundError, match=r"on a Spark worker: .*no_such_shop.*--py-files"):
         orders.load()
-
-
-class Locked(serdes.Serde[str]):
-    """A serde with a lock, like one with a client or a cache."""
-
-    name = "locked"
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def serializer(self, topic: str, *, is_key: bool) -> Callable[[str], bytes]:
-        return str.encode
-
-    def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], str]:
-        return bytes.decode
 
 
 def test_serdes_that_hold_something_of_this_process_are_named() -> None:

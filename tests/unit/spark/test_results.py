@@ -13,7 +13,7 @@ from streams_py.history.kept_state import stores_without_state
 from streams_py.history.plan import plan_history
 from streams_py.spark.history.blocks import STATE
 from streams_py.spark.history.run import Results
-from tests.unit.history.test_kept_state import own, prices
+from tests.support.history.kept_state import own, prices
 
 
 @pytest.fixture

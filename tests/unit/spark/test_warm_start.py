@@ -23,7 +23,7 @@ from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, check_
 from streams_py.history.loading import load_topology
 from streams_py.spark.history import warm_start
 from streams_py.spark.history.warm_start import verify_changelogs, write_changelogs
-from tests.unit.history.test_bootstrap import APP, CHANGELOG, CONFIG, Cluster
+from tests.support.history.bootstrap import APP, CHANGELOG, CONFIG, Cluster
 
 _PROGRAM = """
 from streams_py import StreamsBuilder, serdes

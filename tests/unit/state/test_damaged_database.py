@@ -13,7 +13,7 @@ from streams_py.ports import BEGINNING
 from streams_py.state.disk.damage import is_damage_in
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.tasks.initial_state import database_of, set_damaged_aside
-from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
+from tests.support.state.global_stores import PARTITIONS, opened, restore
 
 TASK, AT = TaskId(0, 3), TopicPartition("app-s-changelog", 3)
 

@@ -13,8 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
-
-from .test_rocksdb import COUNTERS, count
+from tests.support.state.counters import COUNTERS, count
 
 
 def test_files_can_be_opened_again_while_somebody_keeps_the_error_of_a_commit(

@@ -12,14 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
-from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf, _digest
+from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, _digest
 from streams_py.state.snapshots.snapshots import _check_space
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
-
-OF = SnapshotOf("app", "cluster", "0_0", {"store": "key-value"})
-MANIFEST = Manifest(OF, {TopicPartition("t", 0): 5}, {"CURRENT": SnapshotFile("0" * 64, 3)}, taken_ms=1)
+from tests.support.state.manifest import MANIFEST, OF
 
 
 def written(content: Any) -> bytes:

@@ -38,8 +38,8 @@ from streams_py.testing import TopologyTestDriver
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.missing_serdes import check_serdes
-from tests.contract.stores.test_custom_stores import SqliteStore, TopStore
-from tests.unit.state.tasks.test_task_stores import Record as Stored
+from tests.support.state.custom_stores import SqliteStore, TopStore
+from tests.support.state.task_stores import Record as Stored
 
 TASK = TaskId(0, 3)
 TOP = TopicPartition("app-top-changelog", 3)

@@ -25,6 +25,7 @@ from streams_py.state.disk import bundles
 from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.bundles import packed, unpacked
 from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
+from tests.support.state.counters import COUNTERS, count
 
 T = TypeVar("T")
 
@@ -281,15 +282,6 @@ def test_readers_always_find_a_key_while_it_is_committed(database: TaskDatabase,
 
 
 # -- small commits that overwrite each other, as one entry each --------------------------------------------------------
-
-COUNTERS = [b"%03d" % number for number in range(100)]
-
-
-def count(database: TaskDatabase, rounds: int, *, first: int = 0) -> None:
-    for number in range(first, first + rounds):
-        for key in COUNTERS:
-            database.store("s").write(key, b"%d" % number)
-        database.commit({TopicPartition("log", 0): number})
 
 
 def entries_in_memtable(store: RocksBytes) -> int:

@@ -24,8 +24,8 @@ from streams_py.state.snapshots import snapshots
 from streams_py.state.snapshots.manifest import Manifest
 from streams_py.state.snapshots.snapshots import ChangelogNow
 from streams_py.state.snapshots.storage import open_storage
+from tests.support.state.snapshots import CHANGELOG, HOUR_MS, TASK, Machine
 from tests.support.waiting import PATIENCE_S
-from tests.unit.state.test_snapshots import CHANGELOG, HOUR_MS, TASK, Machine
 
 
 @pytest.fixture

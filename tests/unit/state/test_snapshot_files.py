@@ -21,8 +21,8 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.snapshots import storage as storage_module
 from streams_py.state.snapshots.manifest import Manifest
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of
+from tests.support.state.snapshots import TASK, Machine
 from tests.support.waiting import until
-from tests.unit.state.test_snapshots import TASK, Machine
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ pytest.importorskip("fsspec")
 from fsspec.implementations.local import LocalFileSystem
 
 from streams_py.errors import LockError
+from tests.support.state.snapshots import HOUR_MS, TASK, Machine
 from tests.support.waiting import PATIENCE_S
-from tests.unit.state.test_snapshots import HOUR_MS, TASK, Machine
 
 SECOND = 1_000 / HOUR_MS
 """In hours."""

@@ -17,8 +17,8 @@ from fsspec.callbacks import Callback
 from fsspec.implementations.local import LocalFileSystem
 
 from streams_py.state.snapshots import snapshots as snapshots_module
+from tests.support.state.snapshots import HOUR_MS, TASK, Machine
 from tests.support.waiting import PATIENCE_S, until
-from tests.unit.state.test_snapshots import HOUR_MS, TASK, Machine
 
 LOOK_MS = 2_000
 

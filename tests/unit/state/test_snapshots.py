@@ -10,120 +10,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support.state.snapshots import CHANGELOG, TASK, Machine
+
 pytest.importorskip("fsspec")
 
-from streams_protocol.types import TaskId, TopicPartition
 from streams_py import KafkaStreams
 from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.serdes import STRING
-from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.snapshots import snapshots as snapshots_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
-from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
+from streams_py.state.snapshots.snapshots import ChangelogNow
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
-from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
-from streams_py.topology.declare.stores import key_value_store
 from tests.support.runtime.world import World, counting
 from tests.support.waiting import PATIENCE_S, until
 
-TASK = TaskId(0, 1)
-HOUR_MS = 3_600_000
-CHANGELOG = TopicPartition("app-names-changelog", 1)
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text(encoding="utf-8")
-
-
-class Machine:
-    """An instance with its own disk, and the shared storage of all instances."""
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        cluster: str | None = "c",
-        store: str = "names",
-        end: int = 1 << 40,
-        ttl: int | None = None,
-        transactional: bool = False,
-        source_topic: str | None = None,
-    ) -> None:
-        self.folder = folder
-        self.place = folder.parent / "place"
-        self.bounds = {CHANGELOG: ChangelogNow(0, end)}
-        self.hour = 0.0
-        """What the clock says."""
-        self.snapshots = Snapshots(
-            open_storage(self.place.as_uri()),
-            "app",
-            lambda: cluster,
-            lambda _: self.bounds,
-            interval_s=0,
-            transactional=transactional,
-            now_ms=lambda: round(self.hour * HOUR_MS),
-        )
-        self.directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
-        self.directory.open()
-        builder = replace(key_value_store(store, key=STRING, value=STRING, ttl=ttl), source_topic=source_topic)
-        self.state = TaskState(
-            TASK, [builder], StoreSurroundings(self.directory, "thread", snapshots=self.snapshots), application_id="app"
-        )
-
-    def at(self, hour: float) -> Machine:
-        self.hour = hour
-        return self
-
-    def open(self) -> Machine:
-        def opened() -> bool:
-            try:
-                self.state.open()
-            except LockError:
-                return False
-            return True
-
-        until(opened, "the snapshot to be fetched")
-        self.state.attach(RecordContext(), lambda topic, partition: lambda *_: None)
-        return self
-
-    def restore(self, first: int, last: int) -> Machine:
-        """Records from ``first`` to ``last`` of the changelog."""
-        self.state.restore(
-            CHANGELOG,
-            [
-                MemoryRecord(CHANGELOG.topic, 1, n, b"key-%d" % n, b"value-%d" % n, timestamp_ms=1)
-                for n in range(first, last + 1)
-            ],
-        )
-        return self
-
-    def upload(self) -> Machine:
-        assert self.snapshots.upload_all() == 1
-        return self
-
-    @property
-    def position(self) -> int:
-        return self.state.restore_position(CHANGELOG)
-
-    def get(self, number: int) -> Any:
-        return self.state.store("names").get(f"key-{number}")  # type: ignore[union-attr]
-
-    def manifests(self) -> list[Path]:
-        return sorted((self.place / "app" / "0_1" / "manifests").iterdir())
-
-    def files(self) -> list[Path]:
-        return sorted((self.place / "app" / "0_1" / "files").iterdir())
-
-    def close(self) -> None:
-        self.state.close()
-        self.directory.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
-from tests.unit.state.tasks.test_task_stores import DISK, SOURCE, TASK, Record, opened
+from tests.support.state.task_stores import DISK, SOURCE, TASK, Record, opened
 
 
 def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(

@@ -30,9 +30,9 @@ from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_stor
 from streams_py.system.file_locks import FileLock
 from streams_py.system.private_files import UntrustedPathError, replace_file
 from tests.support.connect.contexts import Offsets, record, started
+from tests.support.resetting import FakeCluster
 from tests.support.state.directories import opened
-from tests.unit.cli.test_resetting import FakeCluster
-from tests.unit.state.test_manifest_of_others import MANIFEST
+from tests.support.state.manifest import MANIFEST
 
 OTHER = 65_534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user")

@@ -15,16 +15,7 @@ from typer.testing import CliRunner
 from streams_py.cli.spark.telemetry import app
 from streams_py.spark.telemetry import DELTA, TableFolder
 from streams_py.telemetry.delta import delta_files, delta_settings, is_delta
-
-
-def commit(table: Path, version: int, *, add: tuple[str, ...] = (), remove: tuple[str, ...] = ()) -> None:
-    """A commit in the table's log."""
-    log = table / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
-    actions: list[dict[str, Any]] = [{"commitInfo": {"operation": "WRITE"}}]
-    actions += [{"remove": {"path": path}} for path in remove]
-    actions += [{"add": {"path": path, "dataChange": True}} for path in add]
-    (log / f"{version:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+from tests.support.telemetry.delta import commit
 
 
 def checkpoint(table: Path, version: int, *parts: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.leader.kit import pid
 from tests.support.telemetry.history import HOUR_MS, fold, rows
-from tests.unit.telemetry.test_fold import P1, P2, grown
+from tests.support.telemetry.long_history import P1, P2, grown
 
 
 @pytest.mark.parametrize("off_ms", [0, 300_000, -300_000])

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams_py.events.codec import decode_event
-from streams_py.events.model import ClientPart, Event, RebalanceHeader, TasksPart
-from streams_py.telemetry.fold import GroupFold, Output
+from streams_py.telemetry.fold import GroupFold
 from streams_py.telemetry.live import Live, look
-from streams_py.telemetry.order import Record, in_order
+from streams_py.telemetry.order import in_order
 from streams_py.telemetry.schemas import STATE_TABLE
 from tests.support.events.kit import Recorder
 from tests.support.leader.kit import member, pid
-from tests.support.telemetry.history import HOUR_MS, MINUTE_MS, START_MS, History, Stored, fold, rows
-from tests.unit.telemetry.test_fold import grown, long_history
-
-
-def records_of(stored: Iterable[Stored], partition: int = 0) -> list[Record]:
-    found, place_ms = [], 0
-    for append_ms, offset, value in stored:
-        place_ms = max(place_ms, append_ms)
-        event = decode_event(value)
-        assert isinstance(event, Event)
-        record = Record(place_ms, partition, offset, append_ms, value)
-        if isinstance(event.body, RebalanceHeader | TasksPart | ClientPart):
-            body = event.body
-            record = record._replace(rebalance_id=body.rebalance_id, part=body.part, parts=body.parts)
-        found.append(record)
-    return found
-
-
-class Tables:
-    """Closed rows, and the open ones of the last look."""
-
-    def __init__(self) -> None:
-        self.live = Live()
-        self.closed: list[Output] = []
-        self.open_rows: list[Output] = []
-
-    def look(self, new: Sequence[Record]) -> bool:
-        made = look(self.live, new)
-        if made is None:
-            return False
-        self.closed += made.closed
-        self.open_rows = made.open_rows
-        live = Live(self.live.batch_id + 1, {}, made.fold, made.last, made.tail, [], 0)
-        self.live = Live.from_text(live.to_text())  # as after a restart
-        return True
-
-    def rows(self) -> list[str]:
-        return sorted(map(repr, [*self.closed, *self.open_rows]))
-
+from tests.support.telemetry.history import HOUR_MS, MINUTE_MS, START_MS, History, fold, rows
+from tests.support.telemetry.live import Tables, records_of
+from tests.support.telemetry.long_history import grown, long_history
 
 LONG = long_history().records
 PARTS = records_of(LONG)

@@ -19,7 +19,7 @@ from streams_py.telemetry.order import Record, in_order
 from tests.support.events.kit import Recorder
 from tests.support.leader.kit import member
 from tests.support.telemetry.history import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, History, Stored
-from tests.unit.telemetry.test_live import Tables, records_of
+from tests.support.telemetry.live import Tables, records_of
 
 EVENTS = (
     "assigned", "running", "suspended", "closed", "lost", "restore_started", "restored", "warm", "first_record",

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,11 @@ from streams_py.telemetry.report.tables import Tables, read_tables
 from streams_py.telemetry.schemas import TABLES
 from tests.support.events.kit import Recorder
 from tests.support.leader.kit import STATELESS, member
+from tests.support.telemetry.delta import commit
 from tests.support.telemetry.golden import stored
 from tests.support.telemetry.history import History, cluster, fold
-from tests.unit.telemetry.test_delta import commit
-from tests.unit.telemetry.test_fold import split_ddl
-
-EVIL = "<script>alert('x')</script>&\"'"
+from tests.support.telemetry.long_history import split_ddl
+from tests.support.telemetry.report import EVIL, Checked
 
 
 def tables(outputs: list[Output], group: str = "app") -> Tables:
@@ -48,28 +46,6 @@ def tables(outputs: list[Output], group: str = "app") -> Tables:
 
 def instant(value: Any, kind: str) -> Any:
     return datetime.fromtimestamp(value / 1000, UTC) if kind == "timestamp" and value is not None else value
-
-
-class Checked(HTMLParser):
-    """Balanced tags, and everything the page loads."""
-
-    VOID = frozenset({"meta", "rect", "line", "circle", "path"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.names: set[str] = set()
-        self.attributes: list[tuple[str, str | None]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
 
 
 def checked(page: str) -> Checked:

@@ -24,7 +24,7 @@ from streams_py.topology.declare.windows import EmitStrategy, JoinWindows, Sessi
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
-from tests.unit.topology.declare.test_windows import restart
+from tests.support.topology.restarts import restart
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 FRESH = {"statestore.cache.max.bytes": 0}

@@ -11,9 +11,8 @@ from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, END, RawRecord
+from tests.support.confluent.consuming import from_beginning, poll_until, take
 from tests.support.waiting import until
-
-from .conftest import from_beginning, poll_until, take
 
 
 def write(producer: ConfluentProducer, topic: str, partition: int, *values: bytes) -> None:

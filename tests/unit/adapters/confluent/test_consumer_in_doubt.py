@@ -13,7 +13,7 @@ from streams_py.adapters.confluent import consumer as module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.errors import OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING
-from tests.unit.adapters.confluent.conftest import Clock
+from tests.support.clocks import FakeTime
 
 PARTITION = TopicPartition("t", 0)
 
@@ -123,7 +123,7 @@ def test_end_before_the_position_is_believed_when_it_stays(consumer: ConfluentCo
 
 
 def test_thread_is_not_held_up_by_many_partitions_that_no_broker_answers_for(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     """Each question takes half a second. One broker is away, the other one says that a position is gone."""
     asked: list[int] = []
@@ -194,14 +194,14 @@ def test_event_of_a_partition_that_was_taken_away_changes_nothing(consumer: Conf
 
 
 @pytest.fixture
-def silent(clock: Clock, consumer: ConfluentConsumer) -> ConfluentConsumer:
+def silent(clock: FakeTime, consumer: ConfluentConsumer) -> ConfluentConsumer:
     """It has delivered what is before offset 4 of a log that ends at 10, and nothing since."""
     consumer.assign({PARTITION: 0})
     library_of(consumer).at = 4
     return consumer
 
 
-def ask_until(consumer: ConfluentConsumer, clock: Clock, until_s: float) -> float | None:
+def ask_until(consumer: ConfluentConsumer, clock: FakeTime, until_s: float) -> float | None:
     """Poll every second; when the client was replaced, None if it was not."""
     first = library_of(consumer)
     while clock.now_s < until_s:
@@ -216,7 +216,7 @@ def ask_until(consumer: ConfluentConsumer, clock: Clock, until_s: float) -> floa
     ("log", "replaced_at"), [((0, 10), 35), ((0, 4), None), (None, 60), ((-1, -1), 60), ((5, 5), 35)]
 )
 def test_client_that_delivers_nothing_of_a_log_that_goes_on_is_replaced(
-    silent: ConfluentConsumer, clock: Clock, log: object, replaced_at: float | None, caplog: pytest.LogCaptureFixture
+    silent: ConfluentConsumer, clock: FakeTime, log: object, replaced_at: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     library_of(silent).looks = [log]
     assert ask_until(silent, clock, 100) == replaced_at
@@ -225,7 +225,7 @@ def test_client_that_delivers_nothing_of_a_log_that_goes_on_is_replaced(
         assert f"t-0 has records from 4 to {log[1]}; continuing with a new client" in caplog.text  # type: ignore[index]
 
 
-def test_log_that_goes_on_at_the_second_look_only_is_no_reason(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_log_that_goes_on_at_the_second_look_only_is_no_reason(silent: ConfluentConsumer, clock: FakeTime) -> None:
     """A record may be written between a poll and the look that follows it."""
     library = library_of(silent)
     library.looks = [(0, 5)]
@@ -239,19 +239,19 @@ def test_log_that_goes_on_at_the_second_look_only_is_no_reason(silent: Confluent
     assert ask_until(silent, clock, 100) == 70
 
 
-def test_client_is_silent_since_its_last_record(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_client_is_silent_since_its_last_record(silent: ConfluentConsumer, clock: FakeTime) -> None:
     assert ask_until(silent, clock, 29) is None
     library_of(silent).events = [event(KafkaError._PARTITION_EOF, 4)]
     assert ask_until(silent, clock, 90) == 65
 
 
-def test_client_that_gets_errors_instead_of_records_is_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_client_that_gets_errors_instead_of_records_is_silent(silent: ConfluentConsumer, clock: FakeTime) -> None:
     library_of(silent).events = [event(KafkaError._TRANSPORT)] * 10_000
     assert ask_until(silent, clock, 60) == 35
 
 
 def test_partitions_that_were_put_in_a_moment_ago_are_not_waited_for_in_vain(
-    clock: Clock, consumer: ConfluentConsumer
+    clock: FakeTime, consumer: ConfluentConsumer
 ) -> None:
     """A thread without tasks, or whose tasks restore, has an empty consumer for long."""
     assert ask_until(consumer, clock, 600) is None
@@ -263,7 +263,7 @@ def test_partitions_that_were_put_in_a_moment_ago_are_not_waited_for_in_vain(
 
 
 def test_partitions_that_were_resumed_a_moment_ago_are_not_waited_for_in_vain(
-    silent: ConfluentConsumer, clock: Clock
+    silent: ConfluentConsumer, clock: FakeTime
 ) -> None:
     library = library_of(silent)
     library.pause = library.resume = lambda _: None  # type: ignore[attr-defined]
@@ -275,7 +275,9 @@ def test_partitions_that_were_resumed_a_moment_ago_are_not_waited_for_in_vain(
 
 
 @pytest.mark.parametrize("polled_for_s", [1, 33])
-def test_time_in_which_nobody_asks_is_no_silence(silent: ConfluentConsumer, clock: Clock, polled_for_s: float) -> None:
+def test_time_in_which_nobody_asks_is_no_silence(
+    silent: ConfluentConsumer, clock: FakeTime, polled_for_s: float
+) -> None:
     """A slow processor, or a frozen process: records that came meanwhile need a moment."""
     assert ask_until(silent, clock, polled_for_s) is None
     clock.now_s = 1000
@@ -283,7 +285,7 @@ def test_time_in_which_nobody_asks_is_no_silence(silent: ConfluentConsumer, cloc
     assert ask_until(silent, clock, 1100) == 1036
 
 
-def test_polls_may_take_long(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_polls_may_take_long(silent: ConfluentConsumer, clock: FakeTime) -> None:
     first = library_of(silent)
     for clock.now_s in (20, 40, 60):
         silent.poll(10, 20_000)
@@ -291,7 +293,7 @@ def test_polls_may_take_long(silent: ConfluentConsumer, clock: Clock) -> None:
 
 
 def test_client_that_no_broker_answers_again_and_again_is_replaced(
-    silent: ConfluentConsumer, clock: Clock, caplog: pytest.LogCaptureFixture
+    silent: ConfluentConsumer, clock: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client's own connections may be the cause. Then all further requests would fail too."""
     library_of(silent).looks = [None, (0, 4), None, None]
@@ -300,20 +302,20 @@ def test_client_that_no_broker_answers_again_and_again_is_replaced(
     assert "no broker returns the end offset of t-0; continuing with a new client" in caplog.text
 
 
-def test_broker_that_is_back_has_time_to_deliver(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_broker_that_is_back_has_time_to_deliver(silent: ConfluentConsumer, clock: FakeTime) -> None:
     library_of(silent).looks = [None, (0, 10), (0, 10)]
     assert ask_until(silent, clock, 64) is None
     assert ask_until(silent, clock, 100) == 65
 
 
-def test_one_partition_without_a_leader_is_no_reason(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_one_partition_without_a_leader_is_no_reason(silent: ConfluentConsumer, clock: FakeTime) -> None:
     silent.assign({TopicPartition("t", number): 4 for number in range(3)})
     library_of(silent).looks = [None, (0, 4), (0, 4)] * 10
     assert ask_until(silent, clock, 300) is None
 
 
 def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
-    silent: ConfluentConsumer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    silent: ConfluentConsumer, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread does nothing else, and a transaction has a time-out."""
     silent.assign({TopicPartition("t", number): 4 for number in range(20)})
@@ -334,7 +336,7 @@ def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
 
 
 def test_client_is_kept_when_there_is_no_room_for_another(
-    silent: ConfluentConsumer, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    silent: ConfluentConsumer, clock: FakeTime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> object:
         raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
@@ -347,13 +349,13 @@ def test_client_is_kept_when_there_is_no_room_for_another(
     assert len(silent.poll(10, 0)) == 1
 
 
-def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: FakeTime) -> None:
     library_of(silent).pause = lambda _: None  # type: ignore[attr-defined]
     silent.pause([PARTITION])
     assert ask_until(silent, clock, 1000) is None
 
 
-def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, clock: FakeTime) -> None:
     other = TopicPartition("t", 1)
     silent.assign({PARTITION: None, other: 7})
     library_of(silent).pause = lambda _: None  # type: ignore[attr-defined]
@@ -364,7 +366,7 @@ def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, cl
     assert library_of(silent).assigned == [4, 4]  # the library gives one position for all
 
 
-def test_new_clients_that_do_not_help_become_rare(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_new_clients_that_do_not_help_become_rare(silent: ConfluentConsumer, clock: FakeTime) -> None:
     replaced_at: list[float] = []
     while (at := ask_until(silent, clock, 2_000)) is not None:
         replaced_at.append(at)
@@ -372,7 +374,7 @@ def test_new_clients_that_do_not_help_become_rare(silent: ConfluentConsumer, clo
     assert replaced_at == [35, 100, 225, 470, 955, 1560]
 
 
-def test_start_at_the_beginning_is_silent_too(clock: Clock, consumer: ConfluentConsumer) -> None:
+def test_start_at_the_beginning_is_silent_too(clock: FakeTime, consumer: ConfluentConsumer) -> None:
     consumer.assign({PARTITION: BEGINNING})
     assert ask_until(consumer, clock, 100) == 35
     assert library_of(consumer).assigned == [BEGINNING]

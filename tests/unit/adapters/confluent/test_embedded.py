@@ -17,8 +17,7 @@ from streams_py.adapters.confluent.embedded.cluster import _folder, _is_running,
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
-
-from .conftest import from_beginning, take
+from tests.support.confluent.consuming import from_beginning, take
 
 NAME = f"test-{os.getpid()}"
 

@@ -19,8 +19,7 @@ from streams_py.adapters.security.settings import SecuritySettings
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.topology.partitioning import partition_for
-
-from .conftest import from_beginning, take
+from tests.support.confluent.consuming import from_beginning, take
 
 PRODUCE_REQUEST = 0
 INVALID_RECORD = 87

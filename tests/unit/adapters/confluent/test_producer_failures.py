@@ -15,8 +15,7 @@ from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.errors import BatchRefusedError, ProductionError, StreamsError
-
-from .conftest import from_beginning, take
+from tests.support.confluent.consuming import from_beginning, take
 
 PRODUCE_REQUEST = 0
 NOT_ENOUGH_REPLICAS = 19

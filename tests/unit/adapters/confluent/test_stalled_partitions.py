@@ -12,7 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.ports import BEGINNING
-from tests.unit.adapters.confluent.conftest import Clock
+from tests.support.clocks import FakeTime
 
 FLOWS, STILL = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -52,7 +52,7 @@ class Library:
 
 
 @pytest.fixture
-def consumer(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> ConfluentConsumer:
+def consumer(clock: FakeTime, monkeypatch: pytest.MonkeyPatch) -> ConfluentConsumer:
     monkeypatch.setattr(module, "Consumer", Library)
     monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())
     made = ConfluentConsumer({"bootstrap.servers": "x", "client.id": "c"})
@@ -65,7 +65,7 @@ def library_of(consumer: ConfluentConsumer) -> Library:
     return consumer._consumer  # type: ignore[return-value]
 
 
-def poll_until(consumer: ConfluentConsumer, clock: Clock, until_s: float) -> float | None:
+def poll_until(consumer: ConfluentConsumer, clock: FakeTime, until_s: float) -> float | None:
     """Poll every second; when something was put in again or the client replaced, None if nothing was."""
     first, before = library_of(consumer), len(library_of(consumer).assigned)
     while clock.now_s < until_s:
@@ -77,7 +77,7 @@ def poll_until(consumer: ConfluentConsumer, clock: Clock, until_s: float) -> flo
 
 
 def test_partition_that_stands_still_while_others_flow_is_put_in_again_and_then_the_client_replaced(
-    consumer: ConfluentConsumer, clock: Clock, caplog: pytest.LogCaptureFixture
+    consumer: ConfluentConsumer, clock: FakeTime, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = library_of(consumer)
     assert poll_until(consumer, clock, 100) == 65  # seen at 30, doubted at 60, and 5 s later
@@ -93,14 +93,14 @@ def test_partition_that_stands_still_while_others_flow_is_put_in_again_and_then_
 
 
 def test_partition_that_delivers_after_it_was_put_in_again_is_left_alone(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     assert poll_until(consumer, clock, 100) == 65
     library_of(consumer).at[1] = 10
     assert poll_until(consumer, clock, 1000) is None
 
 
-def test_nobody_is_asked_about_partitions_that_move(consumer: ConfluentConsumer, clock: Clock) -> None:
+def test_nobody_is_asked_about_partitions_that_move(consumer: ConfluentConsumer, clock: FakeTime) -> None:
     library = library_of(consumer)
     for _ in range(200):
         library.at[1] += 1
@@ -109,7 +109,7 @@ def test_nobody_is_asked_about_partitions_that_move(consumer: ConfluentConsumer,
 
 
 def test_partition_at_its_end_is_asked_about_now_and_then_and_left_alone(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     library = library_of(consumer)
     library.ends[1] = 4
@@ -117,7 +117,7 @@ def test_partition_at_its_end_is_asked_about_now_and_then_and_left_alone(
     assert library.asked == [1] * 9
 
 
-def test_log_that_went_on_a_moment_ago_is_no_reason(consumer: ConfluentConsumer, clock: Clock) -> None:
+def test_log_that_went_on_a_moment_ago_is_no_reason(consumer: ConfluentConsumer, clock: FakeTime) -> None:
     assert poll_until(consumer, clock, 62) is None
     library_of(consumer).at[1] = library_of(consumer).ends[1] = (
         5  # the record that was written just before the look at 60 s
@@ -126,7 +126,7 @@ def test_log_that_went_on_a_moment_ago_is_no_reason(consumer: ConfluentConsumer,
 
 
 def test_partitions_whose_records_may_wait_behind_others_are_not_in_doubt(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     """The application is slower than the broker: polls come back full."""
     library_of(consumer).at_once = 10
@@ -135,7 +135,7 @@ def test_partitions_whose_records_may_wait_behind_others_are_not_in_doubt(
 
 
 def test_paused_partition_is_not_in_doubt_nor_one_that_was_resumed_a_moment_ago(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     consumer.pause([STILL])
     assert poll_until(consumer, clock, 500) is None
@@ -146,7 +146,7 @@ def test_paused_partition_is_not_in_doubt_nor_one_that_was_resumed_a_moment_ago(
 
 @pytest.mark.parametrize("paused_at_s", [31, 61])
 def test_time_in_which_nobody_polls_is_no_silence(
-    consumer: ConfluentConsumer, clock: Clock, paused_at_s: float
+    consumer: ConfluentConsumer, clock: FakeTime, paused_at_s: float
 ) -> None:
     assert poll_until(consumer, clock, paused_at_s) is None
     clock.now_s = 1000
@@ -154,7 +154,7 @@ def test_time_in_which_nobody_polls_is_no_silence(
 
 
 def test_cluster_that_does_not_answer_is_asked_about_one_partition_only(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     consumer.assign({FLOWS: None, **{TopicPartition("t", number): 4 for number in range(1, 9)}})
     library = library_of(consumer)
@@ -163,7 +163,7 @@ def test_cluster_that_does_not_answer_is_asked_about_one_partition_only(
     assert library.asked == [1]
 
 
-def test_many_partitions_at_their_end_are_looked_at_in_turn(consumer: ConfluentConsumer, clock: Clock) -> None:
+def test_many_partitions_at_their_end_are_looked_at_in_turn(consumer: ConfluentConsumer, clock: FakeTime) -> None:
     consumer.assign({FLOWS: None, **{TopicPartition("t", number): 4 for number in range(1, 25)}})
     library = library_of(consumer)
     library.assigned.clear()
@@ -174,7 +174,7 @@ def test_many_partitions_at_their_end_are_looked_at_in_turn(consumer: ConfluentC
 
 
 def test_stalled_partition_of_which_nothing_was_ever_read_is_put_in_again_at_its_beginning(
-    consumer: ConfluentConsumer, clock: Clock
+    consumer: ConfluentConsumer, clock: FakeTime
 ) -> None:
     consumer.assign({FLOWS: None, STILL: BEGINNING})
     library = library_of(consumer)

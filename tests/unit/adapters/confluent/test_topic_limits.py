@@ -11,8 +11,7 @@ import pytest
 from streams_py.adapters.confluent import topic_limits
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.topic_limits import TopicLimits
-
-from .conftest import Clock
+from tests.support.clocks import FakeTime
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "client.id": "limits"}
 
@@ -37,8 +36,8 @@ class Library:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    clock = FakeTime()
     monkeypatch.setattr(topic_limits, "time", clock)
     return clock
 
@@ -50,7 +49,7 @@ def library(monkeypatch: pytest.MonkeyPatch, *answers: str | Exception | None) -
 
 
 def test_limit_is_asked_for_once_in_five_minutes_and_leaves_room_for_the_batch(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
+    monkeypatch: pytest.MonkeyPatch, clock: FakeTime
 ) -> None:
     asked = library(monkeypatch, "10000", None, "20000").asked
     limits = TopicLimits(SETTINGS)
@@ -61,7 +60,7 @@ def test_limit_is_asked_for_once_in_five_minutes_and_leaves_room_for_the_batch(
 
 
 def test_no_broker_is_asked_for_thirty_seconds_after_a_request_without_an_answer(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
+    monkeypatch: pytest.MonkeyPatch, clock: FakeTime
 ) -> None:
     asked = library(monkeypatch, TimeoutError(), "10000").asked
     limits = TopicLimits(SETTINGS)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TaskId
 from streams_py.assignment.rack.balance_subtopology import cap
 from tests.support.assignment.racks import STRATEGIES, Placement, cheapest, cost, moves, optimise, traffic
-from tests.unit.assignment.rack.test_yardstick import COSTS, groups
+from tests.support.assignment.yardstick import COSTS, groups
 
 Group = tuple[Placement, dict[TaskId, list[frozenset[str]]], dict[str, str]]
 TRIES_MAX: Final = 1500

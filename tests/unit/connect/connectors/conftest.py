@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streams_py.testing.postgresql import NoPostgresqlError, postgresql_server
-
-PASSWORD = "Xq-5ecret-7"
+from tests.support.postgresql import PASSWORD, NoPostgresqlError, postgresql_server
 
 
 @pytest.fixture(scope="session", name="postgresql_server")

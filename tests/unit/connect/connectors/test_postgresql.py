@@ -17,7 +17,7 @@ from streams_py.connect.connectors.postgresql_sink import PostgresqlSinkConnecto
 from streams_py.connect.connectors.postgresql_source import PostgresqlSourceConnector, PostgresqlSourceTask  # noqa: E402
 from streams_py.errors import ConfigError, ConnectorError  # noqa: E402
 from tests.support.connect.contexts import Offsets, record, started  # noqa: E402
-from tests.unit.connect.connectors.conftest import PASSWORD  # noqa: E402
+from tests.support.postgresql import PASSWORD  # noqa: E402
 
 
 @pytest.fixture

@@ -29,10 +29,9 @@ from streams_py.http import tls_gate
 from streams_py.http.service import HttpService
 from tests.support.connect.certificates import Authority
 from tests.support.connect.memory_herder import Connector, Group, Key, MemoryHerder
+from tests.support.connect.settings import CONFIG, NEEDED
+from tests.support.connect.settings import KEY as SESSION_KEY
 from tests.support.waiting import until
-from tests.unit.connect.rest.test_rest import CONFIG
-from tests.unit.connect.rest.test_rest import KEY as SESSION_KEY
-from tests.unit.connect.test_settings import NEEDED
 
 USER = ("ann", "pass-word")
 

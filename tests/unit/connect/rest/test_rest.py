@@ -19,9 +19,7 @@ from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.errors import ConfigError
 from streams_py.http.budget import Budget, Budgeted
 from tests.support.connect.memory_herder import Connector, Group, Key, MemoryHerder, Network, State, Status
-
-KEY = base64.b64encode(b"k" * 32).decode()
-CONFIG = {"connector.class": "a:B", "name": "c"}
+from tests.support.connect.settings import CONFIG, KEY
 
 
 @pytest.fixture

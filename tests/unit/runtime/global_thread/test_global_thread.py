@@ -19,7 +19,6 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind
-from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.global_thread import global_thread, restoration
 from streams_py.runtime.global_thread.topics import GlobalTopics
 from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue
@@ -29,32 +28,13 @@ from streams_py.serdes import STRING
 from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.reading.typed_queries import KeyQuery
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.processor import Record
 from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
+from tests.support.runtime.global_tables import Upper, Waiting, client, custom, table
 from tests.support.runtime.world import World, WorldAdmin, WorldConsumer, WorldProducer
 from tests.support.waiting import PATIENCE_S, until
-
-
-class Upper(Processor[str, str, None, None]):
-    """Stores values in capitals."""
-
-    def process(self, record: Record[str, str]) -> None:
-        self.context.get_state_store("names").put(record.key, record.value.upper())
-
-
-class Waiting(Upper):
-    """Requires an unavailable service until the test releases it."""
-
-    is_away = True
-    tries = 0
-
-    def process(self, record: Record[str, str]) -> None:
-        if self.is_away and record.value == "three":
-            Waiting.tries += 1
-            raise BrokerUnavailableError("the registry is away")
-        super().process(record)
 
 
 @pytest.fixture
@@ -62,30 +42,6 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> type[Waiting]:
     monkeypatch.setattr(Waiting, "is_away", True)
     monkeypatch.setattr(Waiting, "tries", 0)
     return Waiting
-
-
-def table() -> Topology:
-    builder = StreamsBuilder(key=STRING, value=STRING)
-    builder.global_table("g", store="names")
-    return builder.build()
-
-
-def custom(processor: type[Upper] = Upper) -> Topology:
-    builder = StreamsBuilder(key=STRING, value=STRING)
-    builder.add_global_store(key_value_store("names", logging=False), "g", processor)
-    return builder.build()
-
-
-def client(world: World, topology: Topology, path: Path, **more: Any) -> KafkaStreams:
-    config: dict[str, Any] = {
-        "application.id": "app",
-        "bootstrap.servers": "localhost:1",
-        "state.dir": str(path),
-        "task.timeout.ms": 1000,
-        "dsl.store.suppliers.class": "rocksdb",
-    }
-    listeners = {name: more.pop(name, None) for name in ("restore_listener", "on_state")}
-    return KafkaStreams(topology, config | more, clients=world, **listeners)
 
 
 @pytest.fixture

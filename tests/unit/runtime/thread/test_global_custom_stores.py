@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from streams_py import Processor, Record, StreamsBuilder, Topology, custom_store, key_value_store, serdes
+from streams_py import Processor, Record, StreamsBuilder, key_value_store
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.state.reading.write_protected import write_protected
 from streams_py.testing import TopologyTestDriver
 from streams_py.topology.declare.custom_stores import CustomStateStore
-from tests.contract.stores.test_custom_stores import TopStore
-
-TEXTS: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}
-
-
-class Ranking(TopStore):
-    """A score per key, with the methods of a mapping."""
-
-    place = "everywhere"
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    def __contains__(self, player: object) -> bool:
-        return player in self._scores
-
-    def __getitem__(self, player: str) -> int:
-        return self._scores[player]
-
-    def __setitem__(self, player: str, score: int) -> None:
-        self.add(player, score)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._scores))
-
-
-class Fill(Processor[str, str, None, None]):
-    def process(self, record: Record[str, str]) -> None:
-        self.context.get_state_store("top").add(record.key, int(record.value))
-
-
-def topology(ask: Callable[[Any, Record[str, str]], object]) -> Topology:
-    class Ask(Processor[str, str, str, str]):
-        def process(self, record: Record[str, str]) -> None:
-            answer = ask(self.context.get_state_store("top"), record)
-            self.context.forward(record.with_value(str(answer)))
-
-    builder = StreamsBuilder(**TEXTS)
-    builder.add_global_store(custom_store("top", Ranking, logging=False), "scores", Fill)
-    builder.stream("in").process(Ask).to("out", **TEXTS)
-    return builder.build()
+from tests.support.runtime.global_custom_stores import TEXTS, Ranking, topology
 
 
 def answers(ask: Callable[[Any, Record[str, str]], object]) -> list[str | None]:

@@ -20,9 +20,9 @@ from streams_py.serdes import INT64, JSON, STRING, Serde, serde
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
+from tests.support.runtime.global_tables import client, custom, table
 from tests.support.runtime.world import World, WorldConsumer
 from tests.support.waiting import until
-from tests.unit.runtime.global_thread.test_global_thread import client, custom, table
 
 
 @pytest.fixture

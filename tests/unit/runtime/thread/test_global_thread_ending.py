@@ -12,9 +12,9 @@ from streams_py.serdes import STRING
 from streams_py.topology.declare.processor import Record
 from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
+from tests.support.runtime.global_tables import Upper, Waiting, client, custom, table
 from tests.support.runtime.world import World
 from tests.support.waiting import PATIENCE_S, until
-from tests.unit.runtime.global_thread.test_global_thread import Upper, Waiting, client, custom, table
 
 
 @pytest.fixture

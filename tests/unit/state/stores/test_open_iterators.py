@@ -14,8 +14,8 @@ from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
 from streams_py.state.reading.window_views import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.state.stores.open_iterators import OpenIterators
 from streams_py.topology.declare.stores import StoreKind
-from tests.contract.stores.test_windowed_model import opened as windowed
 from tests.support.contract.store_kit import SHAPES, Kit, Shape
+from tests.support.contract.windowed_model import opened as windowed
 
 MEMORY = Shape(StoreKind.KEY_VALUE, persistent=False, caching=False)
 

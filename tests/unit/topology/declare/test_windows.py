@@ -27,6 +27,7 @@ from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.partitioning import partition_for
+from tests.support.topology.restarts import restart
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 
@@ -155,18 +156,6 @@ def test_last_emission_travels_with_the_committed_offsets() -> None:
         committed = decode_offset_metadata(offset.metadata).processors
         assert committed["counts"] == 37
         assert len(committed) == 2  # and the stream time of the operator
-
-
-def restart(driver: TopologyTestDriver, reopen: Callable[[], object] = lambda: None) -> None:
-    """Start the task again with only the stored and committed data. ``reopen`` has the same effect on the stores as
-    closing and opening them.
-    """
-    (task,) = driver._tasks.tasks.values()
-    committed = task.committable_offsets()
-    task.suspend()
-    reopen()
-    task.resume()
-    task.complete_restoration(committed)
 
 
 def test_final_results_go_on_after_a_restart_where_they_were() -> None:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
+PASSWORD = "Xq-5ecret-7"
+"""A password that :mod:`tests.secret_search` finds in output."""
+
 
 class NoPostgresqlError(Exception):
     """PostgreSQL is not installed."""

@@ -116,7 +116,11 @@ def decode_event(value: bytes | None) -> Event | OtherVersion:
     check_body(body)
     known = _KNOWN[kind]
     unknown = {key: item for key, item in fields.items() if key not in known}
-    return Event(envelope, body, _json(unknown) if unknown else "")
+    try:
+        extra = _json(unknown) if unknown else ""
+    except ValueError:  # json reads 1e999 as an infinite number
+        raise _damaged("contains a number that is too large") from None
+    return Event(envelope, body, extra)
 
 
 def _tasks_in(part: object) -> int:

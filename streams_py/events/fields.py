@@ -70,9 +70,12 @@ def _time(value: Any, where: str) -> int:
 
 
 def _float(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise refused(where, value, "a number")
-    return float(value)
+    try:
+        if type(value) in (int, float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # an integer with hundreds of digits
+        pass
+    raise refused(where, value, "a number")
 
 
 def _bool(value: Any, where: str) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -122,3 +124,31 @@ def test_changed_bytes_are_an_event_or_refused(name: str, data: st.DataObject) -
         return
     if isinstance(event, Event):
         assert decode_event(encode_value(event)) == event
+
+
+_NUMBERS = ("1e999", "-1e999", "1" + "0" * 400, "-1" + "0" * 400, "1e308", "9223372036854775808")
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize("number", _NUMBERS)
+def test_number_of_any_size_in_any_place_is_read_or_refused(name: str, number: str) -> None:
+    """One record that raises another error would stop each reader of the topic for good."""
+    golden = json.loads((FOLDER / f"{name}.json").read_bytes())
+    for changed in [*_with_mark_in_each_place(golden), {**golden, "unknown": _MARK}]:
+        try:
+            decode_event(json.dumps(changed).replace(f'"{_MARK}"', number).encode())
+        except DecodeError:
+            continue
+
+
+_MARK = "the-number"
+
+
+def _with_mark_in_each_place(value: object) -> Iterator[Any]:
+    yield _MARK
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from ({**value, key: changed} for changed in _with_mark_in_each_place(item))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from ([*value[:at], changed, *value[at + 1 :]] for changed in _with_mark_in_each_place(item))

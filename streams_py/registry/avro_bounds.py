@@ -1,10 +1,12 @@
 """Limits for untrusted Avro data, checked before the decoder runs.
 
-The decoder is vulnerable to two kinds of data of a few bytes:
+The decoder is vulnerable to three kinds of data of a few bytes:
 
 * An array whose items take no bytes (null, an empty record, a fixed of size 0) may declare 10^12 items. The decoder
   loops without releasing the interpreter's lock.
 * A record that contains itself may be nested a million times. The decoder's C stack overflows.
+* A schema may give a few bytes many values. A record with two fields of a second type, which has two fields of a third
+  type, and so on, has 2^30 values after thirty types, without any byte of data.
 
 Only data of schemas that allow one of these is checked, in one pass.
 """
@@ -16,6 +18,10 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 200
 """Maximum nesting depth of records, arrays, maps and unions."""
+VALUES_PER_BYTE_MAX: Final = 4
+"""Maximum number of values (fields, items, records) per byte of data. Ordinary data has at most three."""
+VALUES_FREE_MAX: Final = 100_000
+"""Maximum number of values beyond this, for schemas with many fields that take no bytes."""
 _FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
 _NUMBER_BYTES_MAX: Final = 10
 
@@ -31,6 +37,14 @@ class _Data:
         self.depth = 0
         self.items_left = len(data)
         """Number of items without bytes that the rest of the record may still have."""
+        self.values_left = VALUES_FREE_MAX + VALUES_PER_BYTE_MAX * len(data)
+        """Number of values that the rest of the record may still have."""
+
+    def spend(self, values: int) -> None:
+        """Count values."""
+        self.values_left -= values
+        if self.values_left < 0:
+            raise ValueError("the data has too many values for its size")
 
     def skip(self, count: int) -> None:
         """Advance over ``count`` bytes."""
@@ -59,7 +73,7 @@ def bounds_of(schema: Any) -> Callable[[bytes], None] | None:
     """
     walk = _Walk()
     skip = walk.of(schema)
-    if not walk.has_free_items and not walk.is_recursive:
+    if not walk.has_free_items and not walk.is_recursive and walk.excess(schema) <= VALUES_FREE_MAX:
         return None
 
     def check(data: bytes) -> None:
@@ -74,6 +88,7 @@ class _Walk:
         self.is_recursive = False
         self._named: dict[str, _Skip] = {}
         self._sizes: dict[str, bool] = {}  # name -> whether a value takes no bytes
+        self._excess: dict[str, int] = {}
 
     def of(self, schema: Any) -> _Skip:
         """Return a function that skips one value."""
@@ -84,19 +99,23 @@ class _Walk:
             return self.of(kind)
         if kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
-            return lambda data: data.skip(size)
+            return _skip_nothing if size == 0 else lambda data: data.skip(size)
         if kind in ("int", "long", "enum"):
             skip: _Skip = _skip_number
         elif kind in ("string", "bytes"):
             return _skip_bytes
         elif kind == "array":
-            return self._blocks(self.of(schema["items"]), is_free=self._takes_nothing(schema["items"]))
+            item = self.of(schema["items"])
+            self.has_free_items |= self.excess(schema["items"]) > 0
+            is_free = self._takes_nothing(schema["items"])
+            return self._blocks(item, values_of_free=self.excess(schema["items"]) if is_free else 0)
         elif kind == "map":
             value = self.of(schema["values"])
-            return self._blocks(_entry(value), is_free=False)
+            self.has_free_items |= self.excess("string") + self.excess(schema["values"]) > 0
+            return self._blocks(_entry(value), values_of_free=0)
         elif kind == "fixed":
             count = int(schema["size"])
-            skip = lambda data: data.skip(count)  # noqa: E731
+            skip = _skip_nothing if count == 0 else lambda data: data.skip(count)
         elif kind in ("record", "error"):
             return self._record(schema)
         else:
@@ -104,11 +123,13 @@ class _Walk:
         if isinstance(schema, Mapping) and "name" in schema:
             self._named[schema["name"]] = skip
             self._sizes[schema["name"]] = kind == "fixed" and count == 0
+            self._excess[schema["name"]] = 1 - VALUES_PER_BYTE_MAX * (count if kind == "fixed" else 1)
         return skip
 
     def _record(self, schema: Mapping[str, Any]) -> _Skip:
         name = schema["name"]
         self._sizes[name] = False  # for references within the record: a direct one would never end
+        self._excess[name] = 0  # the same; these schemas are checked in any case
         fields: list[_Skip] = []
 
         def skip(data: _Data) -> None:
@@ -120,6 +141,7 @@ class _Walk:
         self._named[name] = skip
         fields.extend(self.of(field["type"]) for field in schema["fields"])
         self._sizes[name] = all(self._takes_nothing(field["type"]) for field in schema["fields"])
+        self._excess[name] = 1 + sum(self.excess(field["type"]) for field in schema["fields"])
         return skip
 
     def _reference(self, name: str) -> _Skip:
@@ -139,8 +161,29 @@ class _Walk:
 
         return skip
 
-    def _blocks(self, item: _Skip, *, is_free: bool) -> _Skip:
-        self.has_free_items |= is_free
+    def excess(self, schema: Any) -> int:
+        """Return how many values one value of a schema has beyond the allowed number for its bytes, at most.
+
+        Items of arrays and maps are not included.
+        """
+        if isinstance(schema, list):
+            return max(map(self.excess, schema), default=0) - VALUES_PER_BYTE_MAX
+        kind = schema["type"] if isinstance(schema, Mapping) else schema
+        if isinstance(kind, Mapping | list):
+            return self.excess(kind)
+        if kind in ("record", "error", "fixed"):
+            return self._excess[schema["name"]]
+        if kind in self._excess:
+            return self._excess[kind]
+        return 1 - VALUES_PER_BYTE_MAX * _FIXED_SIZES.get(kind, 1)
+
+    def _blocks(self, item: _Skip, *, values_of_free: int) -> _Skip:
+        """Return a function that skips an array or a map.
+
+        Args:
+            item: Skips one item.
+            values_of_free: Number of values of an item without bytes; 0 if the items have bytes.
+        """
 
         def skip(data: _Data) -> None:
             _enter(data)
@@ -148,10 +191,11 @@ class _Walk:
                 if count < 0:
                     count = -count
                     data.number()  # the size of the block, which the decoder ignores too
-                if is_free:
+                if values_of_free:
                     data.items_left -= count
                     if data.items_left < 0:
                         raise ValueError("an array declares more items than the record has bytes")
+                    data.spend(count * values_of_free)
                     continue
                 if count > len(data.data) - data.at:
                     raise ValueError("the data ends too early")
@@ -181,9 +225,14 @@ def _entry(value: _Skip) -> _Skip:
 
 
 def _enter(data: _Data) -> None:
+    data.spend(1)
     data.depth += 1
     if data.depth > DEPTH_MAX:
         raise ValueError(f"the data is nested more than {DEPTH_MAX} levels deep")
+
+
+def _skip_nothing(data: _Data) -> None:
+    data.spend(1)
 
 
 def _skip_number(data: _Data) -> None:

@@ -105,9 +105,68 @@ def test_nesting_within_the_limit_is_read() -> None:
         assert serde.deserializer("t", is_key=False)(serde.serializer("t", is_key=False)(value)) == value
 
 
-@pytest.mark.parametrize("schema", ["string", {"type": "map", "values": "null"}, array("int"), array(["null", "int"])])
+ORDINARY = array(
+    {
+        "type": "record",
+        "name": "Line",
+        "fields": [
+            {"name": "id", "type": "string"},
+            {"name": "note", "type": ["null", "string"]},
+            {"name": "tags", "type": array({"type": "map", "values": ["null", "double"]})},
+            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A"]}},
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "schema", ["string", {"type": "map", "values": "null"}, array("int"), array(["null", "int"]), ORDINARY]
+)
 def test_other_schemas_cost_nothing(schema: Any) -> None:
     assert bounds_of(parse_schema(schema)) is None
+
+
+def doubled(levels: int) -> dict[str, Any]:
+    """A type with two fields of a second type, which has two fields of a third type, and so on. No field has bytes."""
+    first, *others = range(levels, 0, -1)
+    schema: Any = {"type": "record", "name": f"D{first}", "fields": []}
+    for level in others:
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"D{level + 1}"}]
+        schema = {"type": "record", "name": f"D{level}", "fields": fields}
+    return {"type": "record", "name": "D0", "fields": [{"name": "a", "type": schema}, {"name": "b", "type": "D1"}]}
+
+
+def wide(first: Any) -> dict[str, Any]:
+    nulls = [{"name": f"f{number}", "type": "null"} for number in range(10_000)]
+    return {"type": "record", "name": "Wide", "fields": [{"name": "first", "type": first}, *nulls]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (doubled(40), b"\x00"),
+        (["null", doubled(40)], b"\x02"),
+        (array(doubled(40)), b"\x02\x00"),
+        (array(wide("int")), b"\xa0\x1f" + bytes(2_001)),
+        (array(wide("null")), b"\xa0\x1f" + bytes(2_001)),
+        (array({"type": "fixed", "name": "F", "size": 0}), b"\x90\xa1\x0f\x00"),
+        ({"type": "map", "values": wide("int")}, b"\xa0\x1f" + b"\x02k\x00" * 2_000 + b"\x00"),
+        (array(["null", wide("null")]), b"\xa0\x1f" + b"\x02" * 2_000 + b"\x00"),
+    ],
+    ids=["types", "types in a union", "types in an array", "items", "free items", "no bytes", "entries", "branches"],
+)
+def test_schema_that_makes_many_values_of_few_bytes_is_refused(schema: Any, data: bytes) -> None:
+    """With a hostile registry, or the right to register schemas."""
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+        with pytest.raises(ValueError, match=r"too many values for its size|more items than the record has bytes"):
+            read(head + data)
+
+
+def test_wide_record_without_bytes_is_read() -> None:
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(wide("int"), SchemaRegistry(stub.url), stub)
+        assert len(read(head + b"\x02")) == 10_001
 
 
 PRIMITIVE: list[Any] = ["null", "boolean", "int", "long", "float", "double", "string", "bytes"]

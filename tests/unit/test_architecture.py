@@ -357,7 +357,6 @@ _MANY_PARAMETERS = {
         "testing/simulator/models/consumer.py:SimulatedConsumer",
     ),
     "to be cut with adapters/": ("adapters/kafka_python/classic/membership.py:KafkaPythonMembership",),
-    "to be cut with runtime/": ("runtime/commit/committer.py:Committer",),
 }
 """Classes whose hand-written constructor has more than 8 parameters, by reason."""
 

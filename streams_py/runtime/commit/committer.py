@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -32,9 +33,10 @@ from streams_py.errors import (
 )
 from streams_py.ports import Clock, OffsetAndMetadata, RecordProducer, TransactionalProducer
 from streams_py.ports.outages import level_of_waiting
-from streams_py.runtime.commit.blocked_time import BlockedTime
+from streams_py.runtime.commit.deadline import Deadline
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.group.transport import UNCONFIRMED, GroupTransport
+from streams_py.runtime.tasks.task_table import TaskTable
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +47,9 @@ _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
 _WARN_AFTER_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
-"""Time limit for one attempt to commit, in ms. A later attempt follows."""
+"""Time limit for one attempt to commit, in ms. A later attempt follows, except during a shutdown."""
+_LAST_CALLS_MS = 2_000
+"""How long a shutdown waits for asynchronous calls before it cancels them, in ms."""
 
 
 class FencePosition(Protocol):
@@ -78,45 +82,49 @@ class Committable(Protocol):
     def committed_positions(self) -> Mapping[TopicPartition, int]: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitLimits:
+    """Time limits of commits, in ms."""
+
+    task_timeout_ms: int
+    """How long commits may fail before the thread fails."""
+    calls_max_ms: int
+    """How long a transaction may wait for asynchronous calls: the rest of ``transaction.timeout.ms`` when a commit is
+    due, minus enough time to make the commit."""
+
+
 class Committer:
     """Commits the tasks of one stream thread.
 
     Args:
-        gives_up: Whether the time limit of a shutdown has elapsed.
-        check_sends: Raises the errors of rejected records, after calling the production exception handler. True if the
-            handler had other records written instead.
-        calls_max_ms: How long a transaction waits for asynchronous calls.
+        producer: The producer of all tasks.
+        transactions: The same producer, if records are processed in transactions.
+        transport: The thread's membership, which commits offsets outside transactions.
+        table: Calls the production exception handlers of rejected records.
+        deadline: The time limit of a shutdown.
         known_commits: Receives the committed offsets.
-        blocked: Receives the time spent waiting for Kafka.
     """
 
     def __init__(
         self,
         producer: RecordProducer,
+        transactions: TransactionalProducer | None,
         transport: GroupTransport,
+        table: TaskTable,
         clock: Clock,
-        *,
-        task_timeout_ms: int,
-        gives_up: Callable[[], bool],
-        check_sends: Callable[[], bool],
-        transactions: TransactionalProducer | None = None,
-        calls_max_ms: int = 0,
-        known_commits: KnownCommits | None = None,
-        blocked: BlockedTime | None = None,
+        deadline: Deadline,
+        limits: CommitLimits,
+        known_commits: KnownCommits,
     ) -> None:
         self._producer = producer
         self._transactions = transactions
         self._transport = transport
+        self._table = table
         self._clock = clock
-        self._task_timeout_ms = task_timeout_ms
-        self._gives_up = gives_up
-        self._check_sends = check_sends
+        self._deadline = deadline
+        self._limits = limits
+        self._known_commits = known_commits
         self._failing_since_ms: int | None = None
-        self._has_warned = False
-        """Whether this outage was logged."""
-        self._calls_max_ms = calls_max_ms
-        self._known_commits = known_commits or KnownCommits()
-        self._blocked = blocked or BlockedTime(clock)
         self._waiting_since_ms = 0  # start of the wait for asynchronous calls, if there is one
 
     def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -180,7 +188,7 @@ class Committer:
         """
         if self._transactions is None:
             if offsets:
-                with self._blocked:
+                with self._producer.blocked:
                     self._transport.commit(offsets, timeout_ms=timeout_ms)
             return
         if not offsets and not self._transactions.in_transaction:
@@ -189,7 +197,7 @@ class Committer:
         if member is None:
             # A broker accepts a request without a generation without any check.
             raise TaskMigratedError("cannot commit a transaction: this member is no longer in the group")
-        with self._blocked:
+        with self._producer.blocked:
             self._transactions.commit_transaction(offsets, member, timeout_ms)
 
     @property
@@ -214,7 +222,7 @@ class Committer:
     def flush(self) -> None:
         """Wait until all records sent so far are acknowledged, including dead letters for rejected records."""
         self._wait_for_acknowledgements()
-        while self._check_sends():
+        while self._table.check_sends(self._producer):
             self._wait_for_acknowledgements()
 
     def settle(self) -> None:
@@ -234,15 +242,15 @@ class Committer:
                 )
 
     def _flush_producer(self, timeout_ms: int) -> int:
-        with self._blocked:
+        with self._producer.blocked:
             return self._producer.flush(timeout_ms)
 
     def _wait_for_acknowledgements(self) -> None:
         waited = 0
         while left := self._flush_producer(_FLUSH_STEP_MS):
             waited += _FLUSH_STEP_MS
-            self._check_sends()
-            if self._gives_up():
+            self._table.check_sends(self._producer)
+            if self._deadline.has_passed:
                 raise BrokerUnavailableError(f"{left} records were not acknowledged within the shutdown's time limit")
             if waited % 10_000 == 0:
                 _log.log(
@@ -298,14 +306,14 @@ class Committer:
             if task.drain(drains=True):
                 self._waiting_since_ms = now_ms
         waited_ms = now_ms - self._waiting_since_ms
-        if waited_ms < self._calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
+        if waited_ms < self._limits.calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
             return True
         text = f"{_still_running(waiting)} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
         since_ms = max(task.take_fewer() for task in waiting)
-        if since_ms > self._task_timeout_ms:
+        if since_ms > self._limits.task_timeout_ms:
             raise TimeoutExceededError(
-                f"{text}; this has lasted for {since_ms} ms (task.timeout.ms is {self._task_timeout_ms}). Let the "
-                "calls end sooner (timeout=), or raise producer.transaction.timeout.ms",
+                f"{text}; this has lasted for {since_ms} ms (task.timeout.ms is {self._limits.task_timeout_ms}). Let "
+                "the calls end sooner (timeout=), or raise producer.transaction.timeout.ms",
                 task_id=waiting[0].id,
             )
         raise TaskCorruptedError(
@@ -318,6 +326,17 @@ class Committer:
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
             self._known_commits.note(task.committed_positions(), task.topic_ids)
+
+    def commit_last(self, tasks: Collection[Committable]) -> None:
+        """Commit all running tasks before they are closed. Cancels asynchronous calls that take too long.
+
+        Raises the errors of :meth:`prepare`, :meth:`commit_prepared`, and of the application's code.
+        """
+        needing = [task for task in tasks if task.commit_needed]
+        self.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._deadline.left_ms(_COMMIT_TIMEOUT_MS)))
+        offsets = self.prepare(tasks)
+        self.commit_prepared(offsets, timeout_ms=self._deadline.left_ms(_COMMIT_TIMEOUT_MS))
+        self.finish(tasks, enforce_checkpoint=True)
 
     def make_room(self, tasks: Collection[Committable]) -> bool:
         """Write to disk what the stores hold in memory for a commit that is delayed. Not for transactions.
@@ -342,10 +361,10 @@ class Committer:
         if self._failing_since_ms is None:
             self._failing_since_ms, self._has_warned = now, False
         silent_ms = now - self._failing_since_ms
-        if silent_ms > self._task_timeout_ms:
+        if silent_ms > self._limits.task_timeout_ms:
             raise TimeoutExceededError(
                 f"offsets could not be committed for {silent_ms} ms "
-                f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
+                f"(task.timeout.ms is {self._limits.task_timeout_ms}): {error}"
             ) from error
         # Short failures are normal: a rebalance that has just begun rejects commits.
         is_first = silent_ms >= _WARN_AFTER_MS and not self._has_warned

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskCorruptedError, TaskMigratedError
 from streams_py.events.observers import UNOBSERVED, TaskObserver
-from streams_py.ports import Clock, OffsetAndMetadata
+from streams_py.ports import Clock, OffsetAndMetadata, RecordProducer
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.damage import DamagedFiles
@@ -359,6 +359,18 @@ class TaskTable:
     def actives(self, tasks: Collection[TaskId] | None = None) -> list[ActiveTask]:
         """Return all active tasks, or these. Thread-safe."""
         return [task for task in self.all() if isinstance(task, ActiveTask) and (tasks is None or task.id in tasks)]
+
+    def check_sends(self, producer: RecordProducer) -> bool:
+        """Call the production exception handler for rejected records. Return True if it had other records written.
+
+        All tasks share the producer, so any task can do it. Every task is called, because a processor of one task may
+        have caught the error that takes all of them back.
+        """
+        # Usually the running tasks are enough, and listing them takes no lock.
+        if tasks := self.running() or self.actives():
+            return True in [task.check_sends() for task in tasks]
+        producer.check()
+        return False
 
     def give_up(self, tasks: Collection[ActiveTask]) -> None:
         """Close these tasks without committing. If they are assigned again, new tasks are created."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Clock
 from streams_py.runtime.commit.blocked_time import BlockedTime
+from streams_py.runtime.commit.deadline import Deadline
 from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.tasks.latency import Latency
 from streams_py.runtime.thread.states import ThreadState, thread_may_go
@@ -22,12 +23,12 @@ class ThreadControl:
     makes it."""
 
     def __init__(self, clock: Clock, on_state: Callable[[ThreadState], None]) -> None:
-        self._clock = clock
         self._on_state = on_state
         self._state = ThreadState.CREATED
         self._lock = threading.Lock()
         self._shutdown = threading.Event()
-        self._deadline_ms: int | None = None
+        self.deadline = Deadline(clock)
+        """Time limit of a shutdown."""
         self.leave_group = False
         """Whether the member leaves the group when the thread stops, so that its tasks move immediately."""
         self.is_for_good = False
@@ -65,7 +66,7 @@ class ThreadControl:
     def shut_down(self, *, leave_group: bool, timeout_ms: int | None) -> None:
         """Request the thread to stop. ``timeout_ms`` limits how long it may wait for the broker."""
         if timeout_ms is not None:
-            self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            self.deadline.set(timeout_ms)
         self.leave_group = self.leave_group or leave_group
         self.is_for_good = self.is_for_good or leave_group
         self._shutdown.set()
@@ -81,12 +82,3 @@ class ThreadControl:
         if self.is_for_good:
             return Leave.FOR_GOOD
         return Leave.LEAVE if self.leave_group else Leave.STAY
-
-    def out_of_time(self) -> bool:
-        """Whether the time limit of a shutdown has elapsed."""
-        return self.is_shutting_down and self.time_left_ms(1) == 0
-
-    def time_left_ms(self, unbounded_ms: int) -> int:
-        """Return the time left for the shutdown; ``unbounded_ms`` without a limit."""
-        deadline_ms = self._deadline_ms
-        return unbounded_ms if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())

@@ -18,14 +18,17 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import RawRecord
 from streams_py.ports.batches import runs_of
-from streams_py.runtime.commit.committer import WAITS, Committer
+from streams_py.runtime.commit.committer import Committer
+from streams_py.runtime.commit.pace import CommitPace
+from streams_py.runtime.commit.repartition_purge import RepartitionPurge
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.damage import raise_found
 from streams_py.runtime.thread.batch_size import BatchSize, Slice
 from streams_py.runtime.thread.control import ThreadControl
-from streams_py.runtime.thread.parts import LoopSettings, ThreadParts
+from streams_py.runtime.thread.parts import ThreadParts
+from streams_py.runtime.thread.settings import LoopSettings
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.summary import Summary
 from streams_py.runtime.thread.task_moves import TaskMoves
@@ -46,16 +49,13 @@ same number of records could outlast a transaction, again and again."""
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end, in ms. Offsets cannot be committed meanwhile; transactions can, if
 necessary."""
-_LAST_COMMIT_TIMEOUT_MS = 10_000
-_LAST_CALLS_MS = 2_000
-"""How long a shutdown waits for asynchronous calls before it cancels them, in ms."""
+_CLOSE_TIMEOUT_MS = 10_000
+"""How long the end of a membership may take if the shutdown has no time limit, in ms."""
 _UPDATER_CLOSE_MS = 5_000
 _SAMPLE_MS = 100
 """Sampling interval for end-to-end latency, in ms."""
 _LAGS_MS = 1_000
 """Sampling interval for the lag of input partitions, in ms."""
-_COMMIT_BACKOFF_MS = 100
-"""Pause after a failed commit, in ms. Each attempt flushes the caches and the producer."""
 
 
 class _Turn(NamedTuple):
@@ -90,25 +90,33 @@ class StreamLoop:
         self._settings = settings
         self._committer = Committer(
             parts.producer,
+            parts.transactions,
             parts.transport,
+            parts.table,
             clock,
-            task_timeout_ms=settings.task_timeout_ms,
-            gives_up=control.out_of_time,
-            check_sends=self._check_sends,
-            transactions=parts.transactions,
-            calls_max_ms=settings.calls_max_ms,
-            known_commits=parts.known_commits,
-            blocked=control.blocked,
+            control.deadline,
+            settings.commits,
+            parts.known_commits,
         )
-        self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
-        self._pace = BatchSize(settings.max_poll_interval_ms)
+        purge = RepartitionPurge(
+            parts.admin, parts.repartition_topics, clock, interval_ms=settings.repartition_purge_interval_ms
+        )
+        self._pace = CommitPace(
+            self._committer,
+            parts.table,
+            parts.transport,
+            parts.cache,
+            purge,
+            clock,
+            control.commit_latency,
+            settings.pace,
+        )
+        self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.commits.task_timeout_ms)
+        self._batch_size = BatchSize(settings.max_poll_interval_ms)
         self._slice = Slice()
         self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
-        self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
-        self._next_commit_try_ms = 0
         self._turned_ms = clock.monotonic_ms()
         self._idle = True  # whether the last turn processed no records
-        self._first_to_work = 0  # index of the first task when tasks take turns
         self._next_sample_ms = self._next_lags_ms = 0
 
     def run(self) -> None:
@@ -153,10 +161,10 @@ class StreamLoop:
         while True:
             self.moves.advance()
             try:
-                turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
+                turn = _NOTHING_DONE if control.paused or self._pace.is_full else self._work()
                 self._idle = turn.processed == 0
                 raise_found(parts.table.running())
-                committed = self._commit_if_due()
+                committed = self._pace.commit_if_due()
             except StateError as error:
                 if (corrupted := parts.table.damage.in_stores(parts.table.running(), error)) is None:
                     raise
@@ -165,7 +173,7 @@ class StreamLoop:
             since_poll_ms = now_ms - polled_ms
             self._summary.add(processed=turn.processed, punctuated=turn.punctuated, committed=committed)
             self._summary.log_if_due(now_ms)
-            if not self._pace.should_continue(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
+            if not self._batch_size.should_continue(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
                 break
             if self._inbox.serve(self.moves) or control.is_shutting_down:
                 break
@@ -244,7 +252,7 @@ class StreamLoop:
                 self._next_sample_ms = began_ms + _SAMPLE_MS
                 for task in tasks:
                     task.sample_next()
-            working, n = self._shares(tasks)
+            working, n = self._pace.shares(tasks, self._batch_size.n)
             for task in working:
                 taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)
                 processed += taken
@@ -266,7 +274,7 @@ class StreamLoop:
         if tasks and began_ms >= self._next_lags_ms:
             self._next_lags_ms = began_ms + _LAGS_MS
             control.input_lags = self._input_lags(tasks)
-        parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
+        parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._pace.last_commit_ms)
         control.processed_records += processed
         if processed:
             control.process_records.add(processed)
@@ -301,98 +309,6 @@ class StreamLoop:
         task.processed_records += processed
         return processed, is_cut
 
-    # -- commits ---------------------------------------------------------------------------------------------
-
-    def _commit_if_due(self) -> int:
-        """Commit at the interval or on request. Return the number of tasks; -1 while a rebalance prevents it."""
-        in_rebalance = self.parts.transport.rebalancing
-        if in_rebalance and not self.parts.transport.is_member():
-            return -1
-        now = self._clock.monotonic_ms()
-        running = self.parts.table.running()
-        settings = self._settings
-        is_full = self._uncommitted_bytes() > settings.uncommitted_max_bytes or not self._flush_room()
-        if in_rebalance and not self._committer.is_transactional:
-            if is_full and now >= self._next_commit_try_ms and not self._committer.make_room(running):
-                self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
-            return -1
-        interval_ms = settings.rebalance_commit_interval_ms if in_rebalance else settings.commit_interval_ms
-        due = is_full or now - self._last_commit_ms > interval_ms
-        if in_rebalance and not due:
-            return -1
-        if now < self._next_commit_try_ms:
-            return 0
-        if not (due or any(task.commit_requested for task in running)):
-            drained = [task for task in running if task.is_drained]
-            if not drained:
-                return 0
-            if not self._committer.is_transactional:
-                running = drained
-        committed = self._committer.commit(running, in_rebalance=in_rebalance)
-        if committed < 0 and committed != WAITS:
-            self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
-        if committed > 0:
-            self._control.commit_latency.add(self._clock.monotonic_ms() - now)
-        if due and committed >= 0:
-            self._last_commit_ms = self._clock.monotonic_ms()
-        if committed > 0 or (due and committed == 0):  # a requested commit may be the only one for a long time
-            self._purge_repartition_topics(self.parts.table.running())
-        return max(committed, 0)
-
-    def _uncommitted_bytes(self) -> int:
-        return sum(task.stores.uncommitted_bytes for task in self.parts.table.running())
-
-    def _is_full(self) -> bool:
-        """Whether processing must wait for a commit, because the stores hold too many uncommitted bytes."""
-        return self._uncommitted_bytes() > 2 * self._settings.uncommitted_max_bytes
-
-    def _flush_room(self) -> int:
-        """Return how many more records may add entries to the caches, so that flushing them does not take too long.
-
-        0 means that a commit must flush the caches first.
-        """
-        return self.parts.cache.room(self._settings.flush_max_ms)
-
-    def _shares(self, tasks: Sequence[ActiveTask]) -> tuple[Sequence[ActiveTask], int]:
-        """Return which tasks may process how many records now. They take turns if not every task may process one."""
-        n, room, count = self._pace.n, self._flush_room(), len(tasks)
-        if not room and not any(task.commit_needed for task in tasks):
-            room = 1  # entries from the initialisation are flushed with the first record
-        if room >= n * count:
-            return tasks, n
-        if room >= count:
-            return tasks, room // count
-        first = self._first_to_work % count
-        self._first_to_work = first + room
-        return [*tasks[first:], *tasks[:first]][:room], 1
-
-    def _check_sends(self) -> bool:
-        """Call the production exception handler for rejected records. Return True if it had other records written.
-
-        All tasks share the producer, so any task can do it. Every task is called, because a processor of one task may
-        have caught the error that takes all of them back.
-        """
-        table = self.parts.table
-        # Usually the running tasks are enough, and listing them takes no lock.
-        if tasks := table.running() or table.actives():
-            return True in [task.check_sends() for task in tasks]
-        self.parts.producer.check()
-        return False
-
-    def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
-        now = self._clock.monotonic_ms()
-        if now - self._last_purge_ms <= self._settings.repartition_purge_interval_ms:
-            return
-        self._last_purge_ms = now
-        offsets = {
-            partition: offset
-            for task in tasks
-            for partition, offset in task.committed_positions().items()
-            if partition.topic in self.parts.repartition_topics
-        }
-        if offsets:
-            self.parts.admin.delete_records(offsets)
-
     # -- shutdown --------------------------------------------------------------------------------------------
 
     def await_rebalance(self) -> None:
@@ -400,9 +316,9 @@ class StreamLoop:
         transport = self.parts.transport
         grace_ms = _REBALANCE_GRACE_MS
         if self._committer.is_transactional:
-            grace_ms = min(grace_ms, self._settings.rebalance_commit_interval_ms)
+            grace_ms = min(grace_ms, self._settings.pace.rebalance_commit_interval_ms)
         limit = self._clock.monotonic_ms() + grace_ms
-        while transport.rebalancing and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
+        while transport.rebalancing and self._clock.monotonic_ms() < limit and not self._control.deadline.has_passed:
             self._inbox.serve(self.moves)
             self._clock.sleep_ms(_BUSY_POLL_MS)
         self.moves.deferred.raise_worst()
@@ -415,7 +331,7 @@ class StreamLoop:
                 self._inbox.close()
                 updater_ms = min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms()))
                 self._quietly("state updater", lambda: parts.updater.close(timeout_ms=updater_ms))
-                clean = clean and self._final_commit()
+                clean = clean and self._commit_last()
             for error in parts.table.close_all(clean=clean):
                 _log.warning("%s: %s", self._name, error)
             self._quietly("task directories", parts.release_locks)
@@ -426,14 +342,9 @@ class StreamLoop:
                 "membership", lambda: parts.transport.close(self._control.leave, timeout_ms=self._time_left_ms())
             )
 
-    def _final_commit(self) -> bool:
-        running = self.parts.table.running()
+    def _commit_last(self) -> bool:
         try:
-            needing = [task for task in running if task.commit_needed]
-            self._committer.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._time_left_ms()))
-            offsets = self._committer.prepare(running)
-            self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
-            self._committer.finish(running, enforce_checkpoint=True)
+            self._committer.commit_last(self.parts.table.running())
         except (Exception, SystemExit) as error:  # flushing caches runs the application's code
             reason = error if isinstance(error, Exception) else f"sys.exit({error.code!r}) was called"
             _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, reason)
@@ -441,7 +352,7 @@ class StreamLoop:
         return True
 
     def _time_left_ms(self) -> int:
-        return self._control.time_left_ms(_LAST_COMMIT_TIMEOUT_MS)
+        return self._control.deadline.left_ms(_CLOSE_TIMEOUT_MS)
 
     def _quietly(self, what: str, close: Callable[[], None]) -> None:
         try:

@@ -42,7 +42,8 @@ from streams_py.runtime.tasks.task_table import TaskTable
 from streams_py.runtime.thread.key_placement import KeyPlacement
 from streams_py.runtime.thread.latest_resets import LatestResets
 from streams_py.runtime.thread.loop import StreamLoop
-from streams_py.runtime.thread.parts import LoopSettings, ThreadParts
+from streams_py.runtime.thread.parts import ThreadParts
+from streams_py.runtime.thread.settings import LoopSettings
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.runtime.thread.topic_changes import TopicChanges

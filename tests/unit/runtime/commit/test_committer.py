@@ -11,14 +11,17 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, ProductionError, TaskMigratedError, TimeoutExceededError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.commit.committer import Committer
+from streams_py.runtime.commit.blocked_time import BlockedTime
+from streams_py.runtime.commit.committer import CommitLimits, Committer
+from streams_py.runtime.commit.deadline import Deadline
+from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.testing.memory_clients import ManualClock
 
 IN, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)
 
 
 class Diary:
-    """A producer, a transport and a clock that record their calls."""
+    """A producer, a transport, a table and a clock that record their calls."""
 
     def __init__(self) -> None:
         self.entries: list[object] = []
@@ -27,7 +30,8 @@ class Diary:
         self.error: Exception | None = None
         self.send_error: Exception | None = None
         self.dead_letters = 0
-        self.gives_up = False
+        self.deadline = Deadline(self.clock)
+        self.blocked = BlockedTime(self.clock)
         self.member = True
 
     def is_member(self) -> bool:
@@ -45,7 +49,8 @@ class Diary:
         if self.error is not None:
             raise self.error
 
-    def check_sends(self) -> bool:
+    def check_sends(self, producer: object) -> bool:
+        assert producer is self
         self.entries.append("check sends")
         if self.send_error is not None:
             raise self.send_error
@@ -61,11 +66,13 @@ class Diary:
     def committer(self) -> Committer:
         return Committer(
             self,  # type: ignore[arg-type]  # what a commit needs of a producer
+            None,
             self,  # type: ignore[arg-type]  # and of a transport
+            self,  # type: ignore[arg-type]  # and of a table
             self.clock,
-            task_timeout_ms=10_000,
-            gives_up=lambda: self.gives_up,
-            check_sends=self.check_sends,
+            self.deadline,
+            CommitLimits(task_timeout_ms=10_000, calls_max_ms=0),
+            KnownCommits(),
         )
 
 
@@ -146,7 +153,8 @@ def test_dead_letters_for_refused_records_are_acknowledged_before_offsets_are_co
 
 
 def test_flush_is_given_up_when_a_shutdown_has_no_time_left(diary: Diary) -> None:
-    diary.unflushed, diary.gives_up = [5, 2], True
+    diary.unflushed = [5, 2]
+    diary.deadline.set(0)
     with pytest.raises(BrokerUnavailableError, match="5 records were not acknowledged"):
         diary.committer().flush()
 

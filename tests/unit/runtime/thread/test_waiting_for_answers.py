@@ -340,7 +340,7 @@ def test_partition_is_resumed_also_when_a_later_task_turns_out_to_be_corrupted(w
     steps.turn()
     assert tp("in-0") in steps.consumer.paused
     steps.thread.pause(False)
-    steps.loop._pace.n = 5
+    steps.loop._batch_size.n = 5
     second = steps.parts.table.running()[1]
     second.process = _corrupted  # type: ignore[method-assign]
     steps.turn()

@@ -24,7 +24,7 @@ from tests.support.background import in_background
 from tests.support.chromium import Chromium
 
 _DOCS: Final = Path(__file__).resolve().parents[1]
-_SIZE: Final = (1280, 1100)
+_SIZE: Final = (1400, 1100)
 _GRID: Final = "return document.querySelectorAll('#grid button.active').length === 8"
 _WITHOUT_MEMBER: Final = "return document.querySelectorAll('#grid .nobody').length > 0"
 _ALL_AGAIN: Final = (

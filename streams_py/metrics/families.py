@@ -66,6 +66,7 @@ _ALL: Final = (
     Family(_CLIENT, "state", "State of the client, as a label."),
     Family(_CLIENT, "alive-stream-threads", "Running stream threads."),
     Family(_CLIENT, "failed-stream-threads", "Stream threads that failed since the client started."),
+    Family(_CLIENT, "evicted-dead-members-total", "Members of ended processes that this client has removed."),
     *_timed(_THREAD, "process", "Records processed"),
     *_timed(_THREAD, "commit", "Commits"),
     *_timed(_THREAD, "poll", "Polls"),

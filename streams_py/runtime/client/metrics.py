@@ -70,6 +70,7 @@ class ClientMetrics:
             self._clock.now_ms(),
             is_debug=config.metrics_recording_level != "INFO",
             global_thread=self._shared.global_thread,
+            evicted_members=self._shared.dead_members.removed,
         )
 
 
@@ -87,6 +88,7 @@ class MetricsInput(NamedTuple):
     now_ms: int
     is_debug: bool
     global_thread: GlobalThread | None = None
+    evicted_members: int = 0
 
 
 def client_metrics(figures: MetricsInput, *, topology: str) -> Metrics:
@@ -126,6 +128,7 @@ def measure(figures: MetricsInput) -> Iterator[Measured]:
             "state": figures.state.value,
             "alive-stream-threads": len(alive),
             "failed-stream-threads": figures.failed_threads,
+            "evicted-dead-members-total": figures.evicted_members,
         },
     )
     for thread in alive:

@@ -27,6 +27,8 @@ from streams_py.runtime.global_thread.global_thread import GlobalThread
 from streams_py.runtime.global_thread.progress import GlobalRestore
 from streams_py.runtime.global_thread.topics import GlobalTopics
 from streams_py.runtime.group.classic.opening import ClassicProtocol, check_assignor
+from streams_py.runtime.group.dead_members import DeadMembers
+from streams_py.runtime.group.own_members import OwnMembers
 from streams_py.runtime.group.timeline import RebalanceListener
 from streams_py.runtime.group.transport import GroupProtocol
 from streams_py.runtime.queries.hosts import StoreHosts
@@ -54,6 +56,7 @@ from streams_py.runtime.wiring.snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.wiring.state_cleaner import StateCleaner, delete_outdated
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.caching.cache import RecordCache
+from streams_py.state.directory.run_directory import LockedFolder, lock_run_directory, unlock_run_directory
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import Store, StoreDefaults, is_persistent
 from streams_py.state.reading.write_protected import write_protected
@@ -118,6 +121,9 @@ class ClientResources:
         self._known_commits = KnownCommits()
         self.topic_ids = TopicIds(lambda: self.admin, clock)
         self._key_placement = KeyPlacement(self._subtopologies, self._metadata, self._defaults.key_serde)
+        self.dead_members = DeadMembers(clients.group_admin, config.application_id)
+        self._run_folder: LockedFolder | None = None  # of an instance without persistent stores
+        self._own_members: OwnMembers | None = None  # set by open()
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
         self._group: GroupProtocol | None = None  # set by open()
@@ -162,6 +168,7 @@ class ClientResources:
             create_missing_topics(self._metadata, self._topology.global_topics, self.admin)
         else:
             warn_of_missing_sinks(self._topology, self.admin)
+            self._own_members = self._put_members_on_record()
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
@@ -179,6 +186,8 @@ class ClientResources:
             self._events,
             self.rebalance_listeners,
         )
+        if self._own_members is not None:
+            group.before_join = self._own_members.joining
         if self.config.exactly_once:
             self._open_transactions = OpenTransactions(
                 self._clients.transaction_admin(),
@@ -193,6 +202,19 @@ class ClientResources:
             self.rebalance_listeners.append(self._open_transactions.check_soon)
         self._snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
 
+    def _put_members_on_record(self) -> OwnMembers:
+        config = self.config
+        if not self.directory.is_persistent and self.has_tasks:
+            chosen = config.state_dir if "state_dir" in config.model_fields_set else None
+            self._run_folder = lock_run_directory(chosen, config.application_id)
+        return OwnMembers(
+            lambda: self.directory.locked or self._run_folder,
+            config.application_id,
+            self._cluster_id,
+            self.dead_members,
+            instance_id=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"),
+        )
+
     def _cluster_id(self) -> str | None:
         if self.admin is None:
             raise IllegalStateError("the client is not open")
@@ -202,6 +224,10 @@ class ClientResources:
         """Close all shared resources. All threads must have stopped."""
         with contextlib.ExitStack() as closing:  # closes each of them, even if closing another one fails
             closing.callback(self.directory.close)
+            if self._run_folder is not None:
+                closing.callback(unlock_run_directory, self._run_folder)
+            if self._own_members is not None:
+                closing.callback(self._own_members.close)  # before the locks are released
             closing.callback(self._clients.close)
             if self.admin is not None:
                 closing.callback(self.admin.close)

@@ -5,6 +5,7 @@ Layout::
     <state.dir>/<application.id>/
         .lock                              exclusively locked for the life of the client
         kafka-streams-process-metadata     {"processId": "..."}: identifies the client after a restart
+        group-members.json                 members of the group, for after a crash (:mod:`.member_record`)
         <sub-topology>_<partition>/        one per task: .py-checkpoint, .py-store-format, store files; global/ likewise
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks and global stores of another cluster, set aside
@@ -56,6 +57,8 @@ from streams_py.state.directory.instances import (
     usable_directories,
     write_metadata,
 )
+from streams_py.state.directory.member_record import RECORD_FILE
+from streams_py.state.directory.run_directory import LockedFolder
 from streams_py.state.directory.set_aside import ANOTHER_LIBRARY, free_place
 from streams_py.state.directory.task_files import (
     FORMAT_MARKER,
@@ -195,6 +198,12 @@ class StateDirectory:
     def path(self) -> str:
         """The directory of this instance. Before :meth:`open`, the directory of the application."""
         return self._path
+
+    @property
+    def locked(self) -> LockedFolder | None:
+        """The directory of this instance and its lock file. None before :meth:`open`, and if nothing is persistent."""
+        with self._guard:
+            return None if self._lock_file is None else LockedFolder(self._path, self._lock_file)
 
     @property
     def is_persistent(self) -> bool:
@@ -502,7 +511,7 @@ class StateDirectory:
                 continue
             try:
                 for name in os.listdir(path):
-                    if name != LOCK_FILE and not is_instance_directory(name):
+                    if name not in (LOCK_FILE, RECORD_FILE) and not is_instance_directory(name):
                         delete(os.path.join(path, name))
             except OSError as error:
                 raise StateError(f"cannot delete the local state in {path}: {error}") from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
@@ -122,7 +122,7 @@ class World:
         return NothingOpen()
 
     def group_admin(self) -> GroupAdmin:
-        raise AssertionError("nothing is open")
+        return cast("GroupAdmin", WorldGroups(self))
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> WorldMembership:
         self.memberships[thread_name] = WorldMembership(self, listener)
@@ -130,6 +130,21 @@ class World:
 
     def close(self) -> None:
         self.diary.append(("clients closed",))
+
+
+class WorldGroups:
+    """Removes members of ended processes. Has no other request, because no transaction is ever open."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def remove_dead_members(self, group: str, member_ids: Collection[str], reason: str) -> frozenset[str]:
+        self._world.check_there()
+        self._world.diary.append(("remove dead members", group, tuple(member_ids)))
+        return frozenset(member_ids)
+
+    def close(self) -> None:
+        pass
 
 
 class _Counts(dict[str, int]):

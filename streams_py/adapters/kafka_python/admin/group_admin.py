@@ -169,6 +169,19 @@ class KafkaPythonGroupAdmin:
         if refused or len(answers) != len(leaving):
             raise StreamsError(f"{doing}: {', '.join(refused) or 'the response does not include all of them'}")
 
+    def remove_dead_members(self, group: str, member_ids: Collection[str], reason: str) -> frozenset[str]:
+        """Remove dynamic members by their ids; see the port. Brokers log ``reason`` (KIP-800)."""
+        if not member_ids:
+            return frozenset()
+        leaving = [MemberToRemove(member_id=member_id, reason=reason) for member_id in member_ids]
+        doing = f"dead members of group {group} cannot be removed"
+        answers = self._with_retries(doing, lambda: self._admin.remove_group_members(group, leaving), group, "READ")
+        gone = (kafka_errors.NoError, kafka_errors.UnknownMemberIdError)
+        refused = sorted({error.__name__ for error in answers.values() if error not in gone})
+        if refused:
+            raise StreamsError(f"{doing}: {', '.join(refused)}")
+        return frozenset(member_id for member_id in member_ids if answers.get(member_id) is kafka_errors.NoError)
+
     def delete_group(self, group: str) -> None:
         """Delete a group without members, and its committed offsets. Raises StreamsError when that is refused."""
         doing = f"group {group} cannot be deleted"

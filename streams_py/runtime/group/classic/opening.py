@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streams_protocol.types import ProcessId
@@ -84,6 +84,8 @@ class ClassicProtocol:
         self._cleanup = CleanupCheck(admin)
         self._outcomes: dict[int, RoundOutcome] = {}  # by the number of the thread, also after its end
         self._lock = threading.Lock()
+        self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
+        """Called before each JoinGroup request: the thread's number, its member id ("" if none), its generation or -1."""
 
     def open(
         self, thread: str, index: int, inbox: Inbox[TaskListener], signals: MemberSignals, report: TaskReport
@@ -106,6 +108,7 @@ class ClassicProtocol:
         log = RebalanceLog(thread, self._clock)
         rounds = Rounds(member, executor, calls, signals, report, log, times, self._explain)
         membership = self._clients.membership(thread, index, rounds)
+        rounds.before_join = lambda: self._note_join(index, membership)
         self._subscribe(membership)
         with self._lock:
             self._outcomes[index] = executor.outcome
@@ -119,6 +122,10 @@ class ClassicProtocol:
     def close(self) -> None:
         """Close the connection of :meth:`processes`."""
         self._processes.close()
+
+    def _note_join(self, index: int, membership: Membership) -> None:
+        forming = membership.forming()
+        self.before_join(index, membership.member_id, -1 if forming is None else forming.generation)
 
     def _subscribe(self, membership: Membership) -> None:
         if isinstance(self._subscription, tuple):

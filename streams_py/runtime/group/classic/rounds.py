@@ -91,11 +91,14 @@ class Rounds:
         self._rebalance_log = log
         self._times = times
         self._explain = explain
+        self.before_join: Callable[[], None] = lambda: None
+        """Called before each JoinGroup request."""
         self._lock = threading.Lock()
         self._received = Results()
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """Return the user data of a JoinGroup request."""
+        self.before_join()
         with self.gate.joining(wait_ms=self._thread.wait_ms) as may_lock:
             self._rebalance_log.begins()
             self._times.begins()

@@ -1,0 +1,76 @@
+"""Remove members of the group whose process has ended, so that the next rebalance does not wait for them.
+
+A group removes a silent member only after its session timeout. Any client with the right READ on the group may send
+LeaveGroup for another member. Who calls this module has proven that the process has ended
+(:mod:`streams_py.state.directory.member_record`). A member that has left already is unknown to the group, so removing a
+member twice does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Final
+
+from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.ports import GroupAdmin
+from streams_py.system.printable import named, text_of
+
+_log = logging.getLogger(__name__)
+
+_REASON: Final = "the process of this member has ended"
+
+
+class DeadMembers:
+    """Removes dead members from one group. Thread-safe.
+
+    Args:
+        connect: Returns a client for requests about groups. It is closed after each removal, because removals are rare.
+    """
+
+    def __init__(self, connect: Callable[[], GroupAdmin], group: str) -> None:
+        self._connect = connect
+        self._group = group
+        self._lock = threading.Lock()
+        self.removed = 0
+        """Count of members that this instance has removed."""
+
+    def remove(self, member_ids: Collection[str], whose: str) -> bool:
+        """Remove dynamic members. Never raises an error: without the removal, the group waits a session timeout.
+
+        Args:
+            member_ids: Their ids. Ids that the group does not have are ignored.
+            whose: Their process, for the log: "a former run of this instance (process 4711)".
+
+        Returns:
+            False if no broker answered, so that another attempt is useful.
+        """
+        if not member_ids:
+            return True
+        with self._lock:
+            try:
+                admin = self._connect()
+                try:
+                    removed = admin.remove_dead_members(self._group, member_ids, _REASON)
+                finally:
+                    admin.close()
+            except BrokerUnavailableError as error:
+                _log.info("group %s: members of %s not removed yet: %s", self._group, whose, text_of(error))
+                return False
+            except Exception as error:  # the right is missing, for example
+                if not isinstance(error, StreamsError):
+                    _log.debug("removing dead members failed", exc_info=True)
+                _log.warning(
+                    "group %s: members of %s cannot be removed, so the group waits for them until their session "
+                    "timeout: %s",
+                    self._group,
+                    whose,
+                    named(error),
+                )
+                return True
+            self.removed += len(removed)
+        if removed:
+            members = "1 member" if len(removed) == 1 else f"{len(removed)} members"
+            _log.info("%s has ended; removed %s from group %s", whose, members, self._group)
+        return True

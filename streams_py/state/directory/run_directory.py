@@ -1,0 +1,55 @@
+"""The directory of an instance without persistent stores: it has only a lock and the record of the group members.
+
+It has the same layout as a state directory, so the same code finds the directories of all instances on a host. The
+application works without it: if the directory cannot be used, the members are not on record.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from typing import IO, NamedTuple
+
+from streams_py.errors import StateError
+from streams_py.state.directory.instances import lock_directory, unlock_directory, usable_directories
+from streams_py.system.printable import text_of
+from streams_py.system.private_files import FOLDER_MODE, check_shared_folder, make_folder
+
+_log = logging.getLogger(__name__)
+
+
+class LockedFolder(NamedTuple):
+    """A directory that this instance has locked, and its open lock file."""
+
+    path: str
+    lock: IO[bytes]
+
+
+def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFolder | None:
+    """Lock the first directory of the application that no other instance uses. None if that is not possible.
+
+    Args:
+        state_dir: ``state.dir``. None: it is not set, so the directory is in a folder of this user below the temporary
+            folder. The default of ``state.dir`` is one folder for all users, and its first user would exclude the
+            others.
+    """
+    base = os.path.abspath(state_dir or os.path.join(tempfile.gettempdir(), f"kafka-streams-run-{os.geteuid()}"))
+    application = os.path.join(base, application_id)
+    try:
+        os.makedirs(base, mode=FOLDER_MODE, exist_ok=True)
+        check_shared_folder(base)
+        make_folder(application)
+        for path in usable_directories(application, None):
+            make_folder(path)
+            lock = lock_directory(path)
+            if lock is not None:
+                return LockedFolder(path, lock)
+    except (OSError, StateError) as error:
+        _log.info("group members are not on record, because their directory cannot be used: %s", text_of(error))
+    return None
+
+
+def unlock_run_directory(folder: LockedFolder) -> None:
+    """Release the directory."""
+    unlock_directory(folder.path, folder.lock)

@@ -1,0 +1,97 @@
+"""Processes that die, freeze or come back, with a session timeout that no test could wait for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.broker.kit import PYTHON, Application, Instance, text, true_counts
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.broker
+
+SESSION_MS = 10 * int(PATIENCE_S) * 1_000
+REMOVED = re.compile(r"the former run of this instance \(process \d+\) has ended; removed 1 member from group")
+IN_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def two_that_work(app: Application, command: tuple[str, ...] = PYTHON) -> tuple[Instance, Instance]:
+    a, b = (app.start(name, command=command) for name in "ab")
+    app.await_shared(a, b)
+    return a, b
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_killed_process_that_is_back_works_without_waiting_for_its_session(
+    application: Callable[..., Application], guarantee: str
+) -> None:
+    app = application(session_timeout_ms=SESSION_MS, processing_guarantee=guarantee)
+    lines = text(4_000)
+    half = len(lines) // 2
+    a, b = two_that_work(app)
+    app.feed(lines[:half])
+    app.until(app.read, "first results")
+    b.kill()
+    app.feed(lines[half:])
+    b = app.start("b")
+    app.await_shared(a, b)
+    app.await_caught_up()
+    assert REMOVED.search(b.log_text)
+    counts = app.counts()
+    expected = true_counts(lines)
+    if guarantee == "exactly_once_v2":
+        assert counts == expected
+    else:  # the killed process had not committed everything
+        assert counts.keys() == expected.keys()
+        assert all(counts[word] >= expected[word] for word in expected)
+
+
+def test_stopped_process_that_is_back_works_without_waiting_for_its_session(
+    application: Callable[..., Application],
+) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    lines = text(2_000)
+    a, b = two_that_work(app)
+    before = set(b.running)
+    assert b.close() == 0
+    app.feed(lines)
+    b = app.start("b")
+    app.await_shared(a, b)
+    assert b.running == before
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)
+
+
+def test_frozen_process_is_not_removed_by_a_copy_of_its_directory(application: Callable[..., Application]) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    a, b = two_that_work(app)
+    b.process.send_signal(signal.SIGSTOP)
+    shutil.copytree(app.folder / "b", app.folder / "copy")
+    copy = app.start("copy")
+    app.until(lambda: "joining group" in copy.log_text, "the copy to join")
+    b.process.send_signal(signal.SIGCONT)
+    app.until(lambda: a.running | b.running | copy.running == app.all_tasks(), "all tasks to run")
+    for instance in (a, b, copy):
+        assert not REMOVED.search(instance.log_text)
+        assert "was removed from the group" not in instance.log_text
+
+
+def test_restarted_container_works_without_waiting_for_its_session(application: Callable[..., Application]) -> None:
+    if subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not create pid namespaces")
+    app = application(session_timeout_ms=SESSION_MS)
+    lines = text(2_000)
+    command = (*IN_NAMESPACE, *PYTHON)
+    a, b = two_that_work(app, command)
+    b.kill()
+    app.feed(lines)
+    b = app.start("b", command=command)
+    app.await_shared(a, b)
+    assert REMOVED.search(b.log_text)
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)

@@ -384,6 +384,7 @@ class StreamsCoordinator(SubscribedTopics):
 
     def _enable_heartbeat(self) -> None:
         self._joined_at = time.monotonic()
+        self.heartbeat.expect_rebalance()
         super()._enable_heartbeat()
 
     # -- joined ------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.classic.former_ids import FormerIds
+from streams_py.adapters.kafka_python.classic.heartbeats import Heartbeats
 from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
 from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
@@ -59,6 +60,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         # reuse for another member.
         self._own_prefix = f"{client._manager.config['client_id']}-"
         super().__init__(client, subscription, **settings)
+        self.heartbeat = Heartbeats(**self.config)
         self._session = Session(self.config["session_timeout_ms"])
 
     def fail(self, error: BaseException) -> None:

@@ -85,7 +85,7 @@ class ClassicProtocol:
         self._outcomes: dict[int, RoundOutcome] = {}  # by the number of the thread, also after its end
         self._lock = threading.Lock()
         self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
-        """Called before each JoinGroup request: the thread's number, its member id ("" if none), its generation or -1."""
+        """Called before each JoinGroup request with the thread's number, its member id or "", its generation or -1."""
 
     def open(
         self, thread: str, index: int, inbox: Inbox[TaskListener], signals: MemberSignals, report: TaskReport

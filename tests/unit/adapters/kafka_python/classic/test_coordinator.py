@@ -20,6 +20,7 @@ from kafka.structs import MemberState
 from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME
+from streams_py.adapters.kafka_python.classic.heartbeats import SOON_MS
 from streams_py.errors import BrokerUnavailableError, TaskAssignmentError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
 from tests.support.kafka_python.scripted_member import (
@@ -246,6 +247,12 @@ def test_late_follower_joins_again_under_the_mock_cluster_only(make):
     strict.syncs.append((INVALID_REQUEST, b""))
     with pytest.raises(kafka_errors.InvalidRequestError):
         strict.poll()
+
+
+def test_follow_up_rebalance_is_noticed_soon(make):
+    heartbeat = make().joined(T0).coordinator.heartbeat
+    heartbeat.config["heartbeat_interval_ms"] = 3_000
+    assert heartbeat.time_to_next_heartbeat() <= SOON_MS / 1_000
 
 
 def test_fenced_heartbeat_ends_the_membership(make):

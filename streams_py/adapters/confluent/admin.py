@@ -36,7 +36,7 @@ from streams_py.adapters.confluent.answers import (
 )
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
-from streams_py.adapters.confluent.settings import Settings, rejected_setting
+from streams_py.adapters.confluent.settings import Settings, creation_error
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 from streams_py.ports.rights import GROUP, TOPIC, missing_right
@@ -390,7 +390,7 @@ class ConfluentAdmin:
                     self._client = AdminClient(settings, logger=self._broker_log)
                 except KafkaException as refused:
                     error = error_of(refused)
-                    raise rejected_setting(
+                    raise creation_error(
                         error.str() if error else str(refused), self._settings, "admin client"
                     ) from None
             return self._client

@@ -38,7 +38,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.silence import Doubt, Remedy, Silence, Stalls
-from streams_py.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError, StreamsError
+from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING, END, RawRecord
 from streams_py.ports.rights import TOPIC, missing_right
 
@@ -96,10 +96,10 @@ class ConfluentConsumer:
             self._consumer = Consumer(settings, logger=self._broker_log)
         except KafkaException as refused:
             # Imported here because it takes long to load, and the process that sorts changelogs does not need it.
-            from streams_py.adapters.confluent.settings import rejected_setting
+            from streams_py.adapters.confluent.settings import creation_error
 
             error = error_of(refused)
-            raise rejected_setting(error.str() if error else str(refused), self._settings, self._purpose) from None
+            raise creation_error(error.str() if error else str(refused), self._settings, self._purpose) from None
         self._consume = self._consumer.consume
         # Returns None after a timeout, unlike the binding's type.
         self._watermarks: Callable[..., tuple[int, int] | None] = self._consumer.get_watermark_offsets
@@ -388,7 +388,7 @@ class ConfluentConsumer:
         self._silence.back_off()
         try:
             self._open()
-        except ConfigError as refused:  # the settings are valid, so there are too many threads or open files
+        except StreamsError as refused:  # the settings are valid: too many threads or open files, or no login token
             _log.warning("%s: %s, and creating a new client failed: %s", self._client_id, reason, refused)
             return
         _log.warning("%s: %s; continuing with a new client", self._client_id, reason)

@@ -26,7 +26,7 @@ from streams_py.adapters.security.settings import is_security_key, parse_securit
 from streams_py.config.client_keys import ClientRole, without_prefix
 from streams_py.config.keys import is_secret
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.errors import ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 
 _log = logging.getLogger(__name__)
 
@@ -431,6 +431,21 @@ _ORIGINAL_NAMES: Final[Mapping[str, str]] = {
     "message.send.max.retries": "retries",
     "max.in.flight": "max.in.flight.requests.per.connection",
 }
+
+
+_NO_TOKEN: Final = "OAuth token not set"
+"""Start of confluent-kafka's message when a new client has got no token within 10 s."""
+
+
+def creation_error(message: str, settings: Mapping[str, object], purpose: str) -> StreamsError:
+    """Build the error for a client that cannot be created, from librdkafka's ``message``.
+
+    It is a BrokerUnavailableError if the function of the user has returned no token. Otherwise it is a ConfigError, see
+    :func:`rejected_setting`.
+    """
+    if "oauth_cb" in settings and message.startswith(_NO_TOKEN):
+        return BrokerUnavailableError(f"the {purpose} cannot log in: sasl.oauthbearer.token.source returned no token")
+    return rejected_setting(message, settings, purpose)
 
 
 def rejected_setting(message: str, settings: Mapping[str, object], purpose: str) -> ConfigError:

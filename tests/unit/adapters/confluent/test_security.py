@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import admin, consumer
+from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.security.client_settings import kafka_python_settings, librdkafka_settings
 from streams_py.adapters.security.settings import Mechanism, SecurityProtocol, parse_security
 from streams_py.adapters.security.tls import tls_context
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.errors import ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 
 SCRAM = {
     "security.protocol": "SASL_SSL",
@@ -202,3 +208,23 @@ def test_tls_key_that_is_encrypted_is_an_error_and_no_question_when_the_password
     keys = {"security.protocol": "SSL", "ssl.certificate.pem": "no certificate", "ssl.key.pem": "no key"}
     with pytest.raises(ConfigError, match=r"ssl\.certificate / ssl\.key cannot be used by TLS"):
         tls_context(parse_security(keys))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [ConfluentConsumer, lambda settings: ConfluentAdmin(settings).delete_records({TopicPartition("t", 0): 1})],
+    ids=["consumer", "admin"],
+)
+def test_client_that_gets_no_token_is_an_outage_and_no_wrong_setting(
+    use: Callable[[Mapping[str, Any]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The admin client is created again after lost connections, so this may happen while the application runs."""
+
+    def refuses(*_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FAIL, "OAuth token not set within 10 seconds timeout"))
+
+    monkeypatch.setattr(admin, "AdminClient", refuses)
+    monkeypatch.setattr(consumer, "Consumer", refuses)
+    settings = {"bootstrap.servers": "localhost:1", "client.id": "c", "oauth_cb": lambda _: ("token", 1.0)}
+    with pytest.raises(BrokerUnavailableError, match=r"sasl\.oauthbearer\.token\.source returned no token"):
+        use(settings)

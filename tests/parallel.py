@@ -20,7 +20,7 @@ _TURNS = (
     "tests/contract/",
     "tests/embedded/",
     "tests/docs/",
-    "tests/unit/simulation/",
+    "tests/unit/testing/simulator/",
     "",
 )
 

@@ -51,7 +51,7 @@ def _not(rows: tuple[str, ...], why: str) -> dict[str, str]:
 
 
 _ASSIGNMENT = ("tests/unit/assignment", "tests/unit/leader")
-_RACKS = ("tests/unit/assignment/rack", "tests/unit/leader/test_racks.py")
+_RACKS = ("tests/unit/assignment/rack", "tests/unit/leader/steps/test_racks.py")
 _LEADER = ("tests/unit/leader", "tests/unit/member")
 _NO_CONTAINER = "about a container that is filled step by step; here values are made once"
 
@@ -96,7 +96,7 @@ TABLES = (
     ),
     Table("racks: assignors", _RACKS, _ids("H", range(1, 14), digits=1)),
     Table("leader and member", _LEADER, _ids("L", range(1, 17), range(20, 28), range(30, 37), digits=1)),
-    Table("static tasks", ("tests/unit/assignment/test_static.py",), _ids("T-", range(11), digits=1)),
+    Table("static tasks", ("tests/unit/assignment/assignors/test_static.py",), _ids("T-", range(11), digits=1)),
     Table("wire formats", ("protocol/tests",), _ids("W", range(1, 15), digits=1)),
     Table(
         "wire formats, worked examples", ("protocol/tests/test_worked_examples.py",), _ids("E", range(1, 14), digits=1)

@@ -113,7 +113,6 @@ _HELD: Final = (
     "tests/unit/runtime",
     "tests/unit/serdes",
     "tests/unit/spark",
-    "tests/unit/simulation",
     "tests/unit/state",
     "tests/unit/system",
     "tests/unit/telemetry",

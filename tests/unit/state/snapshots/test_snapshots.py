@@ -31,7 +31,7 @@ from streams_py.topology.declare.nodes import RecordContext
 from tests.support.runtime.world import World, counting
 from tests.support.waiting import PATIENCE_S, until
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "snapshots.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -299,7 +299,7 @@ def test_place_that_does_not_answer_means_to_replay(
 _KILLED = """
 import sys
 from pathlib import Path
-from tests.unit.state.test_snapshots import Machine
+from tests.unit.state.snapshots.test_snapshots import Machine
 one = Machine(Path(sys.argv[1]), end=1 << 40).open().restore(0, 9).upload().restore(10, 19)
 storage, root = one.snapshots._storage
 put = storage.put_file
@@ -320,7 +320,7 @@ def test_process_killed_while_it_uploads_leaves_the_snapshot_before(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).resolve().parents[3],
+        cwd=Path(__file__).resolve().parents[4],
     )
     assert killed.stdout is not None
     assert killed.stdout.readline() == "uploading\n"

@@ -15,7 +15,7 @@ from streams_py.cli.commands import app
 from streams_py.cli.development.new_app import project_files
 
 yaml = pytest.importorskip("yaml")
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)

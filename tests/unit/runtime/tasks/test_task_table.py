@@ -413,3 +413,32 @@ def test_partition_that_a_running_task_waits_for_is_read_when_the_task_has_start
     table.revive({ONE: ()})
     assert only(table).input_partitions == more
     assert table.growing() == []
+
+
+# -- rejected records ---------------------------------------------------------------------------------------------
+
+
+def test_every_running_task_checks_the_sends_and_one_is_enough_for_new_records(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps.run({task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]})
+    answers = {task("0_0"): True, task("0_1"): False}
+    asked: list[TaskId] = []
+
+    def check_sends(self: ActiveTask) -> bool:
+        asked.append(self.id)
+        return answers[self.id]
+
+    monkeypatch.setattr(ActiveTask, "check_sends", check_sends)
+    table, producer = steps.parts.table, steps.parts.producer
+    assert table.check_sends(producer)
+    answers[task("0_0")] = False
+    assert not table.check_sends(producer)
+    assert asked == [task("0_0"), task("0_1")] * 2
+
+
+def test_producer_itself_raises_the_error_of_a_send_when_no_task_is_left(steps: Steps) -> None:
+    producer = steps.parts.producer
+    producer.check = lambda: 1 // 0  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(ZeroDivisionError):
+        steps.parts.table.check_sends(producer)

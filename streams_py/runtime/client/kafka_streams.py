@@ -100,7 +100,9 @@ class KafkaStreams:
         from streams_py.runtime.processes.child import this_process
         from streams_py.runtime.queries.store_queries import StoreQueries
         from streams_py.runtime.wiring.client_supplier import clients_of
-        from streams_py.runtime.wiring.shared import ClientResources
+        from streams_py.runtime.wiring.global_thread import ClientGlobalThread
+        from streams_py.runtime.wiring.shared import SharedResources
+        from streams_py.runtime.wiring.stream_threads import StreamThreadFactory
 
         check_arguments(topology, on_state, on_error, restore_listener, standby_listener)
         self._config = StreamsConfig.of(config, **settings)
@@ -109,26 +111,28 @@ class KafkaStreams:
         self._clock = clock or SystemClock()
         used = clients or clients_of(self._config)
         try:
-            self._instance = ClientResources(topology, self._config, used, self._clock)
+            self._shared = SharedResources(topology, self._config, used, self._clock)
+            self._global_thread = ClientGlobalThread(self._shared)
+            factory = StreamThreadFactory(self._shared, lambda: self._global_thread.stores)
         except BaseException:
             if clients is None:
                 used.close()
             raise
         if restore_listener is not None:
-            self._instance.restore_listener = restore_listener
+            self._shared.restore_listener = restore_listener
         if standby_listener is not None:
-            self._instance.standby_listener = standby_listener
+            self._shared.standby_listener = standby_listener
         self._state = ClientState(self._state_changed, on_state)
-        self._threads = StreamThreads(self._instance, self._state, on_error)
-        self._instance.on_stop_application = self._threads.stop_with_application
-        self._hand_over = HandOver(lambda: self._instance.client_id, self._threads, self._state, self._clock)
-        self._metrics = ClientMetrics(self._instance, self._state, self._threads, self._clock)
+        self._threads = StreamThreads(factory, self._global_thread, self._shared, self._state, on_error)
+        self._shared.on_stop_application = self._threads.stop_with_application
+        self._hand_over = HandOver(lambda: self._shared.client_id, self._threads, self._state, self._clock)
+        self._metrics = ClientMetrics(self._shared, self._state, self._threads, self._global_thread)
         self._queries = StoreQueries(
-            self._instance.hosts,
+            self._shared.hosts,
             state=lambda: self._state.now,
             threads=self._threads.current,
-            global_stores=lambda: self._instance.global_stores,
-            admin=lambda: self._instance.admin,
+            global_stores=lambda: self._global_thread.stores,
+            admin=lambda: self._shared.admin,
         )
         self._in_context = False
 
@@ -140,7 +144,7 @@ class KafkaStreams:
             raise IllegalStateError(
                 f"local state can only be deleted before start() or after close(); state {self._state.now.value}"
             )
-        self._instance.clean_up()
+        self._shared.clean_up()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -158,13 +162,13 @@ class KafkaStreams:
                 raise IllegalStateError(
                     f"this client was already started (state {self._state.now.value}); create a new one"
                 )
-            self._instance.open()
+            self._shared.open()
             refuse_when_forked(self)
-            count = self._config.num_stream_threads if self._instance.has_tasks else 0
+            count = self._config.num_stream_threads if self._shared.has_tasks else 0
             threads = self._threads.create(count)
             self._state.go(State.REBALANCING)
         try:
-            is_restored = self._instance.start_global_thread(self._threads.fail)
+            is_restored = self._global_thread.start(self._threads.fail)
         except Exception as error:
             self._threads.fail(error)
             raise
@@ -181,7 +185,7 @@ class KafkaStreams:
 
     def _run_without_threads(self) -> None:
         """Change to RUNNING: there are only global stores, or ``num.stream.threads`` is 0."""
-        if self._instance.has_tasks:
+        if self._shared.has_tasks:
             _log.warning(
                 "num.stream.threads is 0: this instance processes no records until add_stream_thread() is called; set "
                 "it to 1 or more if that is not intended"
@@ -234,7 +238,7 @@ class KafkaStreams:
             if leave_group and timeout != 0:
                 self._hand_over.before_leaving(timeout)
         except Exception:
-            _log.exception("%s: handing the tasks over failed; closing without it", self._instance.client_id)
+            _log.exception("%s: handing the tasks over failed; closing without it", self._shared.client_id)
         finally:  # also if a signal handler raises
             if timeout is not None:
                 timeout = max(0.0, timeout - (self._clock.monotonic_ms() - began_ms) / 1000)
@@ -304,10 +308,10 @@ class KafkaStreams:
         """
         from streams_py.runtime.processes.watched import watched
 
-        signals = stop_signals(on_first=self._instance.cancel_global_restore)
+        signals = stop_signals(on_first=self._global_thread.cancel_restore)
         with signals as asked, watched(self, self._child, processes, health, drain, metrics, names) as supervisor:
             if supervisor is not None:
-                self._instance.check_connection()  # else the supervisor would restart rejected processes forever
+                self._shared.check_connection()  # else the supervisor would restart rejected processes forever
                 supervisor.run(asked)
                 return
             with self:
@@ -320,7 +324,7 @@ class KafkaStreams:
         has_started = any(thread.state is not ThreadState.CREATED for thread in self._threads.current())
         if drain is not None and has_started:  # else it was still restoring its global stores and has no tasks
             self.drain(drain)
-        _log.info("%s: closing; a second signal kills the process immediately", self._instance.client_id)
+        _log.info("%s: closing; a second signal kills the process immediately", self._shared.client_id)
         self.close(0, leave_group=drain is not None)
         wait_and_log(
             self._state.wait_for_end,
@@ -408,7 +412,7 @@ class KafkaStreams:
         The timeline has the duration of each step: decode, lags, assign, encode and hand-over. The listener runs on a
         thread that must not block for long.
         """
-        self._instance.rebalance_listeners.append(listener)
+        self._shared.rebalance_listeners.append(listener)
 
     def restore_progress(self) -> RestoreProgress:
         """Return the restore progress of this instance's active tasks and global stores.
@@ -583,5 +587,5 @@ class KafkaStreams:
         return self._queries.local_lags()
 
     def _state_changed(self, new: State, old: State) -> None:
-        self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
-        _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
+        self._shared.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
+        _log.info("%s: %s -> %s", self._shared.client_id, old.value, new.value)

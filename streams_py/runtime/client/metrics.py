@@ -21,10 +21,10 @@ from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.thread.stream_thread import StreamThread
 
 if TYPE_CHECKING:
-    from streams_py.ports import Clock
     from streams_py.runtime.client.state import ClientState
     from streams_py.runtime.client.stream_threads import StreamThreads
-    from streams_py.runtime.wiring.shared import ClientResources
+    from streams_py.runtime.wiring.global_thread import ClientGlobalThread
+    from streams_py.runtime.wiring.shared import SharedResources
 
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
@@ -45,11 +45,13 @@ class At(NamedTuple):
 class ClientMetrics:
     """The metrics of one client. Thread-safe."""
 
-    def __init__(self, shared: ClientResources, state: ClientState, threads: StreamThreads, clock: Clock) -> None:
+    def __init__(
+        self, shared: SharedResources, state: ClientState, threads: StreamThreads, global_thread: ClientGlobalThread
+    ) -> None:
         self._shared = shared
+        self._global_thread = global_thread
         self._state = state
         self._threads = threads
-        self._clock = clock
 
     def by_group(self) -> Metrics:
         """Return all metrics: group with tags in braces -> name -> value."""
@@ -67,9 +69,9 @@ class ClientMetrics:
             self._state.now,
             self._threads.current(),
             self._threads.failed,
-            self._clock.now_ms(),
+            self._shared.clock.now_ms(),
             is_debug=config.metrics_recording_level != "INFO",
-            global_thread=self._shared.global_thread,
+            global_thread=self._global_thread.thread,
             evicted_members=self._shared.dead_members.removed,
         )
 

@@ -6,6 +6,7 @@ thread that ends last closes the shared resources and makes the state of the cli
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from streams_py.leader.explanations import ToldExplanation
     from streams_py.runtime.restore.progress import RestoreProgress
     from streams_py.runtime.thread.stream_thread import StreamThread
-    from streams_py.runtime.wiring.shared import ClientResources
+    from streams_py.runtime.wiring.global_thread import ClientGlobalThread
+    from streams_py.runtime.wiring.shared import SharedResources
+    from streams_py.runtime.wiring.stream_threads import StreamThreadFactory
 
 _log = logging.getLogger("streams_py")
 
@@ -33,15 +36,26 @@ class StreamThreads:
         is_draining: Whether other instances are taking over the tasks, so that this instance gets no tasks.
 
     Args:
-        shared: Creates the threads; closed when the last thread has stopped.
+        factory: Creates the threads.
+        global_thread: Stopped when the last stream thread has stopped.
+        shared: Closed after that.
         state: State of the client. Its lock guards this object.
         uncaught: The user's handler of a failed thread; None closes the client.
     """
 
-    def __init__(self, shared: ClientResources, state: ClientState, uncaught: UncaughtHandler | None) -> None:
+    def __init__(
+        self,
+        factory: StreamThreadFactory,
+        global_thread: ClientGlobalThread,
+        shared: SharedResources,
+        state: ClientState,
+        uncaught: UncaughtHandler | None,
+    ) -> None:
         self.failed = 0
         self.error: Exception | None = None
         self.is_draining = False
+        self._factory = factory
+        self._global_thread = global_thread
         self._shared = shared
         self._state = state
         self._lock = state.lock
@@ -58,7 +72,7 @@ class StreamThreads:
     @property
     def is_in_callback(self) -> bool:
         """Whether the caller is a callback of this client, where waiting for its close would block forever."""
-        everywhere = self._shared.global_thread
+        everywhere = self._global_thread.thread
         is_own = any(thread.is_current for thread in self.current())
         return self._state.is_in_listener or is_own or (everywhere is not None and everywhere.is_current)
 
@@ -77,7 +91,7 @@ class StreamThreads:
         for thread in self.current():
             if (updater := thread.updater) is not None and thread.state is not ThreadState.DEAD:
                 progress += updater.progress()
-        global_thread = self._shared.global_thread
+        global_thread = self._global_thread.thread
         return progress if global_thread is None else progress + global_thread.restoring.progress()
 
     # -- changing them ---------------------------------------------------------------------------------------
@@ -163,14 +177,16 @@ class StreamThreads:
                 return
             self._is_finishing = True
         try:
-            self._shared.close()
+            with contextlib.ExitStack() as closing:
+                closing.callback(self._shared.close)
+                closing.callback(self._global_thread.close)  # added last, so called first
         except Exception:
             _log.exception("closing the clients failed")
         with self._state.changing():
             self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
 
     def _new(self, index: int) -> StreamThread:
-        thread = self._shared.new_thread(
+        thread = self._factory.new_thread(
             index, on_state=self._state_changed, on_error=self._thread_failed, on_end=self._thread_ended
         )
         thread.pause(self._is_paused)
@@ -181,7 +197,7 @@ class StreamThreads:
         return thread
 
     def _share_cache(self) -> None:
-        self._shared.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
+        self._factory.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
 
     def _forget_dead(self) -> None:
         known = self._threads.items()  # a thread that will be replaced keeps its number

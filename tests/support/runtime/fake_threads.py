@@ -97,7 +97,7 @@ class Client:
         )
         self.made: list[FakeThread] = []
         self.heard: list[tuple[State, State]] = []
-        self.streams._instance.new_thread = self._new_thread  # type: ignore[method-assign]
+        self.streams._threads._factory.new_thread = self._new_thread  # type: ignore[method-assign]
 
     def _new_thread(self, index: int, **callbacks: Any) -> StreamThread:
         self.made.append(FakeThread(f"thread-{index}", index, **callbacks))

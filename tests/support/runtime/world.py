@@ -40,7 +40,8 @@ from streams_py.ports.described_transactions import OpenTransaction, Transaction
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.thread.states import ThreadState
-from streams_py.runtime.wiring.shared import ClientResources
+from streams_py.runtime.wiring.shared import SharedResources
+from streams_py.runtime.wiring.stream_threads import StreamThreadFactory
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
@@ -434,13 +435,14 @@ class Steps:
             "commit.interval.ms": 1000,
             **{key.replace("_", "."): value for key, value in config.items()},
         }
-        self.instance = ClientResources(topology, StreamsConfig.of(settings), world, world.clock)
+        self.instance = SharedResources(topology, StreamsConfig.of(settings), world, world.clock)
         self.instance.topic_ids._start = lambda: None  # type: ignore[method-assign]
         self.instance.open()
         self.states: list[ThreadState] = []
         self.errors: list[Exception] = []
         self.ended = False
-        self.thread = self.instance.new_thread(
+        self.factory = StreamThreadFactory(self.instance, dict)
+        self.thread = self.factory.new_thread(
             1,
             on_state=lambda thread, state: self.states.append(state),
             on_error=lambda thread, error: self.errors.append(error),

@@ -185,7 +185,7 @@ def no_more_threads() -> None:
 
 
 def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Client) -> None:
-    make = client.streams._instance.new_thread
+    make = client.streams._threads._factory.new_thread
 
     def second_does_not_start(index: int, **callbacks: Any) -> Any:
         thread = make(index, **callbacks)
@@ -193,7 +193,7 @@ def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Cl
             thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
 
-    client.streams._instance.new_thread = second_does_not_start  # type: ignore[method-assign]
+    client.streams._threads._factory.new_thread = second_does_not_start  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):
         client.start()
     client.made[0].end()
@@ -206,14 +206,14 @@ def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Cl
 def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> None:
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()
-    make = client.streams._instance.new_thread
+    make = client.streams._threads._factory.new_thread
 
     def does_not_start(index: int, **callbacks: Any) -> Any:
         thread = make(index, **callbacks)
         thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
 
-    client.streams._instance.new_thread = does_not_start  # type: ignore[method-assign]
+    client.streams._threads._factory.new_thread = does_not_start  # type: ignore[method-assign]
     first.fail(StreamsError("user code"))
     assert client.streams.state is State.PENDING_ERROR
     second.end()
@@ -230,7 +230,7 @@ def test_removal_that_takes_too_long_says_that_it_continues(client: Client) -> N
 def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(client: Client) -> None:
     """The other threads get its part of the cache, and metrics and health no longer include it."""
     shares: list[int] = []
-    client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
+    client.streams._threads._factory.share_cache = shares.append  # type: ignore[method-assign]
     first, second = client.start()
     with pytest.raises(StreamsError, match="its removal continues"):
         client.streams.remove_stream_thread(timeout=0.1)
@@ -243,7 +243,7 @@ def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(clien
 def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:
     client = Client(tmp_path, num_stream_threads=2, statestore_cache_max_bytes=1200)
     shares: list[int] = []
-    client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
+    client.streams._threads._factory.share_cache = shares.append  # type: ignore[method-assign]
     first, _ = client.start()
 
     def end(timeout_s: float | None) -> bool:

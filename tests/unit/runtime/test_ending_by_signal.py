@@ -32,7 +32,7 @@ world = World(**{"in": 1, "out": 1})
 config = {"application.id": "app", "bootstrap.servers": "world:9092", "state.dir": sys.argv[1],
           "dsl.store.suppliers.class": "in_memory"}
 streams = KafkaStreams(copying(), config, clients=world, on_state=listen)
-open_loop = streams._instance._open_loop
+open_loop = streams._threads._factory._open_loop
 
 def open_and_hang(thread):
     loop = open_loop(thread)
@@ -40,7 +40,7 @@ def open_and_hang(thread):
     table.initialize_pending = table.all_ready = lambda: user_code_that_hangs() or True
     return loop
 
-streams._instance._open_loop = open_and_hang
+streams._threads._factory._open_loop = open_and_hang
 streams.run(drain=0.3 if "drains" in sys.argv else None)
 print("closed", flush=True)
 """

@@ -291,9 +291,9 @@ def test_configuration_of_a_client_is_the_checked_one(client: Client) -> None:
 
 def test_local_state_is_cleaned_only_when_the_client_has_been_running_for_the_delay(client: Client) -> None:
     first, second = client.start()
-    cleaner, clock = client.streams._instance._cleaner, client.world.clock
+    cleaner, clock = client.streams._shared._cleaner, client.world.clock
     assert cleaner is not None
-    directory = client.streams._instance.directory
+    directory = client.streams._shared.directory
     path = Path(directory.prepare_task(task("0_0")))
     os.utime(path, (0, 0))
     clock.advance(700_000)  # brokers were unavailable: the group has not answered yet

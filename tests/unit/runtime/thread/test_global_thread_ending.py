@@ -38,7 +38,7 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     starting = threading.Thread(target=streams.start)
     starting.start()
     until(lambda: Waiting.tries, "the record to be tried")
-    streams._instance.cancel_global_restore()
+    streams._global_thread.cancel_restore()
     starting.join(PATIENCE_S)
     assert not starting.is_alive()
     assert streams.state is State.REBALANCING
@@ -54,7 +54,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
     """For example while it connects."""
     world.write("g", b"three", key=b"c")
     streams = client(world, custom(Waiting), tmp_path)
-    streams._instance.cancel_global_restore()
+    streams._global_thread.cancel_restore()
     streams.start()
     assert streams.state is State.REBALANCING
     assert Waiting.tries == 0
@@ -64,7 +64,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
 def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
     """A signal comes first. Draining may take a minute after that, and a last commit joins with the global store."""
     with client(world, table(), tmp_path) as streams:
-        streams._instance.cancel_global_restore()
+        streams._global_thread.cancel_restore()
         world.write("g", b"three", key=b"a")
         until(lambda: streams.store("names").get("a") == "three", "the new value")
         world.write("g", b"four", key=b"a")  # the thread has iterated since, and would have noticed the request to stop
@@ -98,7 +98,7 @@ def test_global_store_is_open_until_the_tasks_that_read_it_have_ended_when_its_t
 
     streams = client(world, builder.build(), tmp_path, on_state=read)
     streams.start()
-    everywhere = streams._instance.global_thread
+    everywhere = streams._global_thread.thread
     assert everywhere is not None
     world.write("g", b"poison", key=b"b")
     until(lambda: streams.state is State.ERROR, "the client to end")

@@ -471,11 +471,11 @@ def test_nothing_keeps_a_thread_that_has_ended(world: World, tmp_path: Path, gua
     world.write("in", b"a")
     steps.turn()
     steps.close()
-    instance, ended = steps.instance, weakref.ref(steps.thread)
+    instance, factory, ended = steps.instance, steps.factory, weakref.ref(steps.thread)
     del steps
     for made in (world.memberships, world.consumers, world.producers):
         made.clear()
-    instance.share_cache(1)
+    factory.share_cache(1)
     gc.collect()
     assert ended() is None
     instance.close()

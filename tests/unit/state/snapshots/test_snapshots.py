@@ -384,7 +384,7 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
         return set(steps.tasks.values()) == {"RUNNING"}
 
     until(lambda: has_started(one), "both tasks to run")
-    snapshots: Any = one.instance._snapshots
+    snapshots: Any = one.instance.snapshots
     assert snapshots.upload_all() == 2
     one.close()
     one.instance.close()

@@ -23,7 +23,7 @@ def world() -> World:
 
 def another(steps: Steps, index: int) -> ClassicTransport:
     """Return the transport of another thread of the same client."""
-    group: Any = steps.instance._group
+    group: Any = steps.instance.group
     thread: Any = steps.thread
     transport: ClassicTransport = group.open(f"thread-{index}", index, thread.inbox, thread, thread)
     return transport

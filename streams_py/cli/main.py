@@ -1,7 +1,7 @@
 """The entry point of ``streams-py``.
 
-Each command is a module that is loaded when the command is used. Only the commands ``simulate``, ``fuzz``, ``torture``
-and ``new`` use the test kit (:mod:`streams_py.testing`), which is loaded with them.
+Each command is a module that is loaded when the command is used. Only the commands ``simulate``, ``torture`` and
+``new`` use the test kit (:mod:`streams_py.testing`), which is loaded with them.
 """
 
 from __future__ import annotations

@@ -68,9 +68,6 @@ PANELS: Final = {
             "Test whole groups of real leaders and members in virtual time, with faults of every kind.",
         ),
         "torture": Listed("development.torturing:torture", "Run an application on a real cluster and inject faults."),
-        "fuzz": Listed(
-            "development.fuzzing:fuzz", "Feed damaged bytes to every decoder that reads bytes from outside."
-        ),
     },
     "Months of history, on Spark": {
         "bootstrap": Listed(

@@ -5,7 +5,6 @@
 * :mod:`streams_py.testing.pytest_plugin`: the fixtures ``kafka_broker`` and ``kafka_cluster`` for these brokers.
 * :mod:`streams_py.testing.simulator`: whole groups of real leaders and members, in virtual time.
 * :mod:`streams_py.testing.checkers`: the safety and liveness properties that the simulator checks.
-* :mod:`streams_py.testing.fuzz`: feeds damaged bytes to every decoder and parser.
 
 The modules are loaded on first use, so importing the kit costs nothing.
 """

@@ -337,7 +337,7 @@ def test_task_that_is_none_is_refused_in_one_sentence(tmp_path: Path, task: str,
     assert why in one_sentence(run("explain", task, "--from", str(path)))
 
 
-# -- simulate, fuzz -----------------------------------------------------------------------------
+# -- simulate -----------------------------------------------------------------------------------
 
 
 def test_simulation_reports_schedules_rebalances_faults_and_violations() -> None:
@@ -412,18 +412,6 @@ def test_known_bugs_are_played_by_their_tickets() -> None:
     assert result.exit_code == 0, result.output
     (line,) = [line for line in result.output.splitlines() if line.startswith("KAFKA-9821: ")]
     assert "not repeated" in line
-
-
-def test_fuzz_reports_each_target() -> None:
-    result = run("fuzz", "-n", "60", "--target", "task_list", "--target", "serde_bool")
-    assert result.exit_code == 0, result.output
-    assert "task_list" in result.output
-    assert "only documented errors" in result.output
-
-
-def test_fuzz_refuses_an_unknown_target_in_one_sentence() -> None:
-    assert "unknown target 'x'; targets: subscription_info, " in one_sentence(run("fuzz", "--target", "x"))
-    assert "is not a folder" in one_sentence(run("fuzz", "--vectors", "/no/such/folder"))
 
 
 def test_installed_command_runs_schedules_on_several_processes() -> None:

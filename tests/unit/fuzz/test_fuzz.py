@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.testing.fuzz import TARGETS, Target, find_vectors, fuzz_target, inputs_for
-from streams_py.testing.fuzz.run import feed
-from streams_py.testing.fuzz.target import from_bytes
+from tests.support.fuzz import TARGETS, Target, find_vectors, fuzz_target, inputs_for
+from tests.support.fuzz.run import feed
+from tests.support.fuzz.target import from_bytes
 
 PATIENT_S = 10.0
 """Limit that disables the check of processor time, because the machine may be busy."""

@@ -22,9 +22,9 @@ from streams_py.serdes import Serde
 from streams_py.serdes.basic import BOOL, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.lists import list_of
-from streams_py.testing.fuzz.target import Target, from_bytes, from_text
 from streams_py.topology.declare.nodes import Change
 from streams_py.topology.formats.change_serde import ChangeSerde
+from tests.support.fuzz.target import Target, from_bytes, from_text
 
 _TOPIC: Final = "fuzz"
 _REFUSALS: Final = (ValueError, struct.error, RecursionError, SerializationError)

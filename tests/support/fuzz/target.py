@@ -25,19 +25,14 @@ class Finding:
 
 @dataclass(slots=True)
 class FuzzResult:
-    """The results of one target. Times are processor time in seconds, memory is in bytes."""
+    """The results of one target."""
 
     target: str
     inputs: int = 0
-    input_bytes: int = 0
     values: int = 0
     """Number of inputs that were read as a value."""
     refused: Counter[str] = field(default_factory=Counter)
     """Number of rejected inputs by the name of the error."""
-    seconds: float = 0.0
-    slowest: float = 0.0
-    most_memory: int = 0
-    """Peak memory of a measured input."""
     findings: list[Finding] = field(default_factory=list)
 
 

@@ -27,7 +27,7 @@ from streams_protocol import (
     encode_subscription,
     encode_subscription_info,
 )
-from streams_py.testing.fuzz.target import Target, from_bytes
+from tests.support.fuzz.target import Target, from_bytes
 
 _PARTITION_FACTOR: Final = 32
 """Allowed memory as a multiple of the input: a partition number of 4 bytes becomes an object of over 100 bytes."""

@@ -14,11 +14,11 @@ from typing import Final
 
 from streams_protocol import DecodeError, EncodeError
 from streams_py.system.quiet_logs import quiet_logs
-from streams_py.testing.fuzz.inputs import inputs_for, recorded
-from streams_py.testing.fuzz.protocol_targets import PROTOCOL_TARGETS
-from streams_py.testing.fuzz.record_targets import RECORD_TARGETS
-from streams_py.testing.fuzz.target import Finding, FuzzResult, Target
-from streams_py.testing.fuzz.text_targets import TEXT_TARGETS
+from tests.support.fuzz.inputs import inputs_for, recorded
+from tests.support.fuzz.protocol_targets import PROTOCOL_TARGETS
+from tests.support.fuzz.record_targets import RECORD_TARGETS
+from tests.support.fuzz.target import Finding, FuzzResult, Target
+from tests.support.fuzz.text_targets import TEXT_TARGETS
 
 TARGETS: Final[Mapping[str, Target]] = {**PROTOCOL_TARGETS, **TEXT_TARGETS, **RECORD_TARGETS}
 """All fuzz targets by name."""
@@ -61,7 +61,6 @@ def feed(
         drawn = inputs_for(corpus, rng, bytes_max=target.input_bytes_max)
         for number, (data, hurts) in zip(range(inputs), drawn, strict=False):
             result.inputs += 1
-            result.input_bytes += len(data)
             _feed(target, data, folder, result, seconds_max, measure=hurts or number % _MEASURE_ONE_IN == 0)
             if len(result.findings) >= _FINDINGS_MAX:
                 break
@@ -84,14 +83,10 @@ def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds
     if measure:
         _, held = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        result.most_memory = max(result.most_memory, held)
         if held > max(target.memory_factor * len(data) + MEMORY_SLACK_BYTES, target.memory_bytes_max):
             _find(result, f"held {held:,} bytes for an input of {len(data):,}", data)
-    if not measure or seconds > seconds_max:
-        result.seconds += seconds
-        if seconds > seconds_max:  # measuring memory, or other work of the machine, may have made it slow
-            seconds = _fastest(target, data, folder)
-        result.slowest = max(result.slowest, seconds)
+    if seconds > seconds_max:  # measuring memory, or other work of the machine, may have made it slow
+        seconds = _fastest(target, data, folder)
         if seconds > seconds_max:
             _find(result, f"took {1000 * seconds:.0f} ms for {len(data):,} bytes", data)
     if error is None:

@@ -10,8 +10,8 @@ process.
 
 from __future__ import annotations
 
-from streams_py.testing.fuzz.inputs import find_vectors, inputs_for
-from streams_py.testing.fuzz.run import TARGETS, fuzz_target
-from streams_py.testing.fuzz.target import Finding, FuzzResult, Target
+from tests.support.fuzz.inputs import find_vectors, inputs_for
+from tests.support.fuzz.run import TARGETS, fuzz_target
+from tests.support.fuzz.target import Finding, FuzzResult, Target
 
 __all__ = ["TARGETS", "Finding", "FuzzResult", "Target", "find_vectors", "fuzz_target", "inputs_for"]

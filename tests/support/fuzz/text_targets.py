@@ -13,7 +13,7 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.state.directory.checkpoint import CHECKPOINT_FILE, read_checkpoint, write_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.testing.fuzz.target import Target, from_text
+from tests.support.fuzz.target import Target, from_text
 
 
 def _read_checkpoint(data: bytes, folder: Path) -> object:

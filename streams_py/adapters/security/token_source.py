@@ -23,6 +23,8 @@ _Token = tuple[str, float]
 """A token, and its expiry in seconds since the epoch."""
 _RENEWED_AT: Final = 0.8
 """Part of a token's lifetime after which the function is called for the next token, as in Kafka's clients."""
+_RENEWAL_S: Final = 2.0
+"""Time that a call waits for the function if there was a token before, in seconds."""
 _PAUSE_S: Final = 0.1
 """Pause after the first failed call, in seconds. Each further failure doubles it."""
 _PAUSE_MAX_S: Final = 10.0
@@ -35,7 +37,9 @@ class KeptTokens:
     Args:
         source: Returns a token and its expiry in seconds since the epoch.
         patience_s: Time that one call waits for the function, in seconds.
-        retries: Whether a call without a valid token repeats failed calls of the function within this time.
+        retries: Whether the first call repeats failed calls of the function within this time, and later calls return an
+            expired token rather than none. A client of librdkafka cannot be created without a token. With an expired
+            one, the broker refuses the login, which counts as an outage.
         now_s: Wall clock in seconds since the epoch.
         monotonic_s: Clock for pauses, in seconds.
         sleep: Waits for the given number of seconds.
@@ -72,7 +76,8 @@ class KeptTokens:
         Raises:
             BrokerUnavailableError: The function failed or has not answered, and no valid token is left.
         """
-        ends_at_s = self._monotonic_s() + self._patience_s
+        is_first = self._kept is None
+        ends_at_s = self._monotonic_s() + (self._patience_s if is_first else min(self._patience_s, _RENEWAL_S))
         while True:
             with self._lock:
                 kept = self._valid()
@@ -92,6 +97,8 @@ class KeptTokens:
                 kept = self._valid()
                 if kept is not None:
                     return self._soon_renewed(kept)
+                if self._kept is not None and self._retries:
+                    return self._kept[0], self._now_s() + _PAUSE_MAX_S
                 pause_s = max(0.0, self._retry_at_s - self._monotonic_s())
             if not self._retries or self._monotonic_s() + pause_s >= ends_at_s:
                 raise BrokerUnavailableError(

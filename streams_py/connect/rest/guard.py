@@ -33,12 +33,16 @@ class RequestGuard:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
             host, origin = headers.get("host", ""), headers.get("origin")
-            if (
-                origin is not None
-                and scope["method"] not in _READ_ONLY
-                and urlsplit(origin).netloc.lower() != host.lower()
-            ):
+            if origin is not None and scope["method"] not in _READ_ONLY and _host_of(origin) != host.lower():
                 message = f"pages of {origin!r:.200} may not change anything here"
                 answer = JSONResponse({"error_code": 403, "message": message}, 403)
                 return await answer(scope, receive, send)
         return await self._app(scope, receive, send)
+
+
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an ``Origin`` header in lower case. None if it is not a URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

@@ -107,6 +107,22 @@ def test_failure_after_the_expiry_is_an_outage(provider: Provider) -> None:
     assert not provider.slept, "only retries wait"
 
 
+def test_librdkafka_gets_the_expired_token_rather_than_none(provider: Provider) -> None:
+    """Without a token, its clients cannot be created again during an outage."""
+    tokens = provider.tokens(patience_s=8, retries=True)
+    tokens()
+    provider.now_s += 200
+    provider.failures = 2
+    assert tokens() == ("token-1", provider.now_s + 10)
+    assert tokens() == ("token-1", provider.now_s + 10)
+    assert provider.calls == 2, "the function is called with pauses"
+    assert not provider.slept
+    provider.now_s += 10
+    assert tokens() == ("token-1", provider.now_s + 10)
+    provider.now_s += 10
+    assert tokens() == ("token-4", provider.now_s + 100)
+
+
 def test_first_token_is_retried_with_growing_pauses(provider: Provider) -> None:
     provider.failures = 4
     assert provider.tokens(patience_s=8, retries=True)()[0] == "token-5"

@@ -198,6 +198,7 @@ _LONG = {
         "testing/driver.py",
         "topology/dsl/builder.py",
         "topology/dsl/kstream.py",
+        "topology/dsl/ktable.py",
         "topology/topology.py",
     ),
     "many small types that are read together": (

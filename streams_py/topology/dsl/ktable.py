@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
@@ -14,10 +14,12 @@ from streams_py.topology.declare.names import Prefix, check_name, name_or_genera
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.processor import ValueTransformer
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
+from streams_py.topology.dsl.foreign_key_joins import join_on_foreign_key
+from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed
-from streams_py.topology.dsl.table_joins import TableJoins
+from streams_py.topology.dsl.table_joins import join_tables
 from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.operators.suppress import Suppress
 from streams_py.topology.operators.table_transforms import TableTransformValues
@@ -33,10 +35,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+KO = TypeVar("KO")
+VO = TypeVar("VO")
+VR = TypeVar("VR")
 
 
 @checked
-class KTable(TableJoins[K, V]):
+class KTable(Generic[K, V]):
     """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
 
     Its updates are forwarded like records; a deleted key is an update to None. Results are stored only if a store is
@@ -275,6 +280,152 @@ class KTable(TableJoins[K, V]):
         stores = [builder] if options.store is not None else []
         place = self._place.process(name, prefix, operator, stores=stores)
         return KTable(place.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
+
+    # -- joins -----------------------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        on: Callable[[K, V], KO | None],
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    def join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """Join rows of keys that both tables have: the result is ``joiner(value, other value)``.
+
+        Both tables are stored, and their topics must have the same number of partitions. The result has the larger
+        timestamp of the two rows. It is stored under the name ``store`` if it is set, otherwise it is computed on each
+        read.
+
+        Write ``with_key=f`` for an ``f(key, value, other value)``, or ``with_context=f`` for an ``f(key, value, other
+        value, record)`` that also gets the current record. ``value`` is the serde of results.
+
+        ``on=f`` joins by a foreign key: ``f(key, value)`` returns the key of the other table's row (KIP-213). Changes
+        of both tables go through internal topics, and the tables need not have the same number of partitions.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, on, function, options, name, keeps_left=False, keeps_right=False)
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        on: Callable[[K, V], KO | None],
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    def left_join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """Join like :meth:`join`, but keep rows without a row in the other table.
+
+        The other value is then None.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "left_join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, on, function, options, name, keeps_left=True, keeps_right=False)
+
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], VR] | None = None,
+        *,
+        with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        with_context: Callable[[K, V | None, VO | None, RecordContext], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """Join like :meth:`join`, but keep rows of keys that only one table has.
+
+        The missing value is then None.
+        """
+        function = joiner_with_key(joiner, with_key, with_context, "outer_join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, None, function, options, name, keeps_left=True, keeps_right=True)
+
+    def _join(
+        self,
+        other: KTable[Any, VO],
+        on: Callable[[K, V], Any] | None,
+        joiner: Any,
+        options: Materialized[K, VR] | None,
+        name: str | None,
+        *,
+        keeps_left: bool,
+        keeps_right: bool,
+    ) -> KTable[K, VR]:
+        if self._place.graph is not other._place.graph:
+            raise TopologyError("only tables of one builder can be joined")
+        left, right = (self._place, self._operator), (other._place, other._operator)
+        if on is None:
+            joined = join_tables(left, right, joiner, options, name, keeps_left=keeps_left, keeps_right=keeps_right)
+        else:
+            joined = join_on_foreign_key(left, right, on, joiner, options, name, keeps_left=keeps_left)
+        return KTable(*joined, None if options is None else options.store)
 
 
 def _store_of(options: Materialized[Any, Any] | None) -> str:

@@ -23,9 +23,11 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.state.directory import checkpoint
+from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.database import TaskDatabase
 from tests.support.runtime.world import Steps, World, WorldProducer, WorldTransactions, counting, task, tp
 from tests.support.runtime.world_membership import WorldMembership
+from tests.support.waiting import until
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
@@ -141,6 +143,7 @@ class FaultyWorld(World):
 def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let writes to databases and checkpoint files pass the gate, before and after each write."""
     gate, opened, attempt = world.gate, TaskDatabase.__init__, TaskDatabase._attempt
+    is_done_now = BackgroundWork.is_done
 
     def watched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -155,7 +158,13 @@ def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterato
         opened(self, *arguments, **options)
         world.databases.append(self)
 
+    def is_done(self: BackgroundWork, work: Callable[[], None]) -> bool:
+        """Poll until the work is done: each poll is a step, and their number would depend on the speed of the disk."""
+        until(lambda: is_done_now(self, work), "the work on a background thread is done")
+        return True
+
     with monkeypatch.context() as patch:
+        patch.setattr(BackgroundWork, "is_done", is_done)
         patch.setattr(TaskDatabase, "__init__", open_database)
         patch.setattr(TaskDatabase, "_attempt", lambda self, action: attempt(self, watched("database", action)))
         patch.setattr(checkpoint, "replace_file", watched("write checkpoint", checkpoint.replace_file))

@@ -61,7 +61,7 @@ PANELS: Final = {
             "Check whether a new version can be deployed over the state of the old version.",
         ),
         "diff": Listed(
-            "spark.history:diff", "Run two versions of a topology over the same history, and compare their outputs."
+            "spark.diff:diff", "Run two versions of a topology over the same history, and compare their outputs."
         ),
         "simulate": Listed(
             "development.simulating:simulate",
@@ -74,7 +74,7 @@ PANELS: Final = {
             "spark.bootstrap:bootstrap_app", "Start an application warm: build its state from its history on Spark."
         ),
         "backfill": Listed(
-            "spark.history:backfill", "Run a topology over its whole history and write its outputs to files or topics."
+            "spark.backfill:backfill", "Run a topology over its whole history and write its outputs to files or topics."
         ),
         "telemetry": Listed("spark.telemetry:app", "Show what the rebalances of a group did and cost."),
         "backtest": Listed(

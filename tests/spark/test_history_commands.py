@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from streams_py.adapters.confluent.bulk import once_writer
+from streams_py.cli.commands import app
 from streams_py.cli.spark import history_inputs, history_options
-from streams_py.cli.spark.history import add_to
 from streams_py.cli.spark.output_folder import write_new
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.backfill import BackfillPlan
@@ -100,8 +99,6 @@ class Files:
         assert producer.flush(30) == 0
 
     def do(self, command: str, *arguments: str, sinks: bool = False) -> Result:
-        app = typer.Typer()
-        add_to(app)
         plan = ["--plan", str(self.folder / "plan.json")] if sinks else []
         return CliRunner().invoke(app, [command, *arguments, "--bootstrap", self.cluster.bootstrap, *plan])
 

@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 from streams_py.cli.commands import app as commands
 from streams_py.cli.spark.bootstrap import bootstrap_app
-from streams_py.cli.spark.history import add_to
 from streams_py.cli.spark.telemetry import app as telemetry
 from streams_py.telemetry.schemas import TABLES
 from tests.support.spark.cluster import Cluster
@@ -255,10 +254,8 @@ def test_diff_compares_what_a_plain_consumer_reads(
     """Compare with a version that writes nothing, so only the old version writes each record."""
     program, report = tmp_path / "app.py", tmp_path / "report.json"
     program.write_text(PROGRAM.format(topic=topic, out="out"))
-    app = typer.Typer()
-    add_to(app)
     given = ["diff", f"{program}:copied", f"{program}:dropped", "--sample", "1000", "--report", str(report)]
-    result = CliRunner().invoke(app, [*given, "--bootstrap", cluster.bootstrap])
+    result = CliRunner().invoke(commands, [*given, "--bootstrap", cluster.bootstrap])
     wanted = there(cluster, topic, lambda data: None if data is None else data.decode())
     assert result.exit_code == (1 if wanted else 0), result.output
     found = json.loads(report.read_text())["out"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from streams_py.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streams_py.backtest.candidates import Candidate
     from streams_py.backtest.folder import RunFolder
     from streams_py.backtest.kernel import Orders
     from streams_py.backtest.summary import Summary
@@ -41,72 +42,82 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
+_Assume = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --live: a setting of the group; repeatable.")
+]
+_Config = Annotated[
+    Path | None, typer.Option("--config", help="With --live: the application's .toml or .properties file.")
+]
+_Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="BOOTSTRAP",
+        help="With --live: host:port of a broker. Default: the value in --config, or localhost:9092.",
+    ),
+]
+_Live = Annotated[
+    bool, typer.Option("--live", help="Decide for the present situation of a running group, Java or Python; read-only.")
+]
+_Loop = Annotated[
+    bool, typer.Option(help="Apply the recorded joins, losses and lags to a separate group for each candidate.")
+]
+_Rounds = Annotated[
+    int, typer.Option(min=0, help="Maximum number of rebalances to follow a group for; 0: first decision only.")
+]
+_PyFiles = Annotated[list[Path] | None, typer.Option(exists=True, help="Python files for Spark's workers; repeatable.")]
+_Conf = Annotated[
+    list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Try every candidate with KEY=VALUE,VALUE; repeatable: tries all combinations."),
+]
+_WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Change the situations before the decisions, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."
+    ),
+]
+_Candidates = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="[NAME=]SPEC[;KEY=VALUE].. where SPEC is one of recorded, builtin:high_availability, builtin:sticky, "
+        "builtin:static, package.module:Class, path/to/file.py:Class; repeatable."
+    ),
+]
+_Inputs = Annotated[
+    Path | None, typer.Option(help="Instead of --tables: a JSONL file of situations, or of records of an events topic.")
+]
+
+
 def backtest(
     context: typer.Context,
     tables: Annotated[str | None, typer.Option(help="Folder of a group's tables, written by `telemetry run`.")] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(help="Instead of --tables: a JSONL file of situations, or of records of an events topic."),
-    ] = None,
-    candidate: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="[NAME=]SPEC[;KEY=VALUE].. where SPEC is one of recorded, builtin:high_availability, builtin:sticky, "
-            "builtin:static, package.module:Class, path/to/file.py:Class; repeatable."
-        ),
-    ] = None,
+    inputs: _Inputs = None,
+    candidate: _Candidates = None,
     out: Annotated[str, typer.Option(help="Folder for scores and report; must be new or empty.")] = "backtest",
-    what_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Change the situations before the decisions, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Try every candidate with KEY=VALUE,VALUE; repeatable: tries all combinations."),
-    ] = None,
+    what_if: _WhatIf = None,
+    settings: _Settings = None,
     base: Annotated[str | None, typer.Option(help="Candidate to compare the others with.")] = None,
     engine: Annotated[Engine, typer.Option(help="auto uses Spark for more than 10,000 rows.")] = Engine.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark master. Default: all local cores.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
-    ] = None,
-    py_files: Annotated[
-        list[Path] | None, typer.Option(exists=True, help="Python files for Spark's workers; repeatable.")
-    ] = None,
+    conf: _Conf = None,
+    py_files: _PyFiles = None,
     seed: Annotated[int, typer.Option(help="Random seed for candidates and what-ifs.")] = 0,
     limit_s: Annotated[float, typer.Option("--limit-s", help="Time limit for one decision, in seconds.")] = 60.0,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Maximum number of rebalances to follow a group for; 0: first decision only.")
-    ] = 50,
-    loop: Annotated[
-        bool, typer.Option(help="Apply the recorded joins, losses and lags to a separate group for each candidate.")
-    ] = True,
+    rounds: _Rounds = 50,
+    loop: _Loop = True,
     restore_rate: Annotated[int, typer.Option(min=1, help="Restore rate of a task, in records per second.")] = 50_000,
     produce_rate: Annotated[int, typer.Option(min=0, help="Growth of a changelog, in records per second.")] = 0,
     keep_decisions: Annotated[bool, typer.Option("--keep-decisions", help="Write decisions into the scores.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
-    live: Annotated[
-        bool,
-        typer.Option("--live", help="Decide for the present situation of a running group, Java or Python; read-only."),
-    ] = False,
+    live: _Live = False,
     group: Annotated[str | None, typer.Option("--group", "-g", help="With --live: the group's application.id.")] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            envvar="BOOTSTRAP",
-            help="With --live: host:port of a broker. Default: the value in --config, or localhost:9092.",
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="With --live: the application's .toml or .properties file.")
-    ] = None,
-    assume: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --live: a setting of the group; repeatable.")
-    ] = None,
+    bootstrap: _Bootstrap = None,
+    config: _Config = None,
+    assume: _Assume = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --live: print JSON instead of tables.")] = False,
 ) -> None:
     """Show what another assignor or setting would have done in the recorded rebalances.
@@ -129,26 +140,13 @@ def backtest(
     if (tables is not None) + (inputs is not None) + live != 1:
         raise typer.BadParameter("give exactly one of --tables, --inputs and --live", param_hint="--tables")
     with explained("interrupted" if live else "interrupted; repeat the command with --resume to continue"):
-        from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
         from streams_py.backtest.kernel import Orders
         from streams_py.backtest.rounds import RoundSettings
-        from streams_py.backtest.sweep import sweep
-        from streams_py.backtest.what_if import check_what_if
 
-        if "" not in sys.path and os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # `python -m` does this; the installed command does not
-        sys.path.extend(str(path.parent.resolve()) for path in py_files or ())
-        given = candidate or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
-        if live and not any(parse_candidate(text).assignor == RECORDED for text in given):
-            given = ["recorded", *given]  # the present assignment of the group
-        candidates = sweep([parse_candidate(text) for text in given], settings or [])
-        for one in candidates:
-            choose(one)
-        for text in what_if or []:
-            check_what_if(text)
+        _find_modules(py_files or ())
         orders = Orders(
-            candidates,
-            scenarios=tuple(what_if or [""]),
+            _candidates(candidate, settings or [], live=live),
+            scenarios=_scenarios(what_if),
             seed=seed,
             limit_s=limit_s,
             rounds=rounds > 0,
@@ -160,14 +158,43 @@ def backtest(
             from streams_py.cli.groups.deciding_live import decide_live
 
             raise typer.Exit(decide_live(group, bootstrap, config, assumed=assume, orders=orders, as_json=as_json))
-        names = [one.name for one in candidates]
-        if base is not None and base not in names:
-            raise ConfigError(f"--base {base!r} is not a candidate; use one of {', '.join(names[:20])}")
-        source = tables if tables is not None else str(inputs)
-        run = _Run(orders, source, out, resume=resume, base=base)
+        run = _Run(orders, tables or str(inputs), out, resume=resume, base=base)
         session = dict(_setting(text) for text in conf or ())
         summary = run.on_spark(master, py_files or [], session) if run.chooses_spark(engine) else run.locally()
     raise typer.Exit(_UNUSABLE if summary.has_errors else 0)
+
+
+def _find_modules(py_files: Iterable[Path]) -> None:
+    """Let Python find assignors in the current folder and next to the files for Spark's workers."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # `python -m` does this; the installed command does not
+    sys.path.extend(str(path.parent.resolve()) for path in py_files)
+
+
+def _candidates(given: list[str] | None, settings: list[str], *, live: bool) -> Sequence[Candidate]:
+    """Return the candidates, each with every combination of ``settings``.
+
+    Raises:
+        ConfigError: A candidate cannot be used.
+    """
+    from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
+    from streams_py.backtest.sweep import sweep
+
+    given = given or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
+    if live and not any(parse_candidate(text).assignor == RECORDED for text in given):
+        given = ["recorded", *given]  # the present assignment of the group
+    candidates = sweep([parse_candidate(text) for text in given], settings)
+    for candidate in candidates:
+        choose(candidate)
+    return candidates
+
+
+def _scenarios(what_if: list[str] | None) -> tuple[str, ...]:
+    from streams_py.backtest.what_if import check_what_if
+
+    for text in what_if or ():
+        check_what_if(text)
+    return tuple(what_if or ("",))
 
 
 def generate(
@@ -199,6 +226,9 @@ class _Run:
     """One run, on either engine."""
 
     def __init__(self, orders: Orders, source: str, out: str, *, resume: bool, base: str | None) -> None:
+        names = [candidate.name for candidate in orders.candidates]
+        if base is not None and base not in names:
+            raise ConfigError(f"--base {base!r} is not a candidate; use one of {', '.join(names[:20])}")
         self._orders = orders
         self._source = source
         self._out = out

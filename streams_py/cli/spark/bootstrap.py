@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from streams_py.history.bootstrap import BootstrapPlan
     from streams_py.history.cluster import HistoryCluster
+    from streams_py.spark.history.warm_start import StateWritten
     from streams_py.topology.topology import Topology
 
 bootstrap_app = typer.Typer(
@@ -85,8 +86,6 @@ def plan(
 
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
-    from rich.filesize import decimal
-
     from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
     from streams_py.history.global_tables import check_global_tables
     from streams_py.history.plan_files import held
@@ -99,18 +98,8 @@ def plan(
             allowed = Allowances(replace_, partial, side_effects, outputs or (), is_frozen)
             made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed, before)
             made.save(file)
-            records = sum(end - start for _, _, start, end in made.ranges)
+            _say_inputs(made, cluster)
             out = console()
-            out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
-            is_any_untold = False
-            for topic in sorted({topic for topic, *_ in made.ranges}):
-                ranges = [(partition, end - start) for name, partition, start, end in made.ranges if name == topic]
-                size = cluster.bytes_of([TopicPartition(topic, partition) for partition, _ in ranges])
-                on_disk = "" if size is None else f", {decimal(size)} on disk"
-                is_any_untold = is_any_untold or size is None
-                out.print(f"  {topic}: {sum(count for _, count in ranges):,} records{on_disk}")
-            if is_any_untold:
-                out.print(f"sizes on disk are unknown: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
             say_frozen(topology)
             listed = ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages)
             out.print(f"stages: sub-topologies {listed}, in this order")
@@ -125,21 +114,47 @@ def plan(
             )
 
 
+def _say_inputs(made: BootstrapPlan, cluster: HistoryCluster) -> None:
+    """Print the number of records of each input topic, and their size if the user may see it."""
+    from rich.filesize import decimal
+
+    out = console()
+    records = sum(end - start for _, _, start, end in made.ranges)
+    out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+    is_any_untold = False
+    for topic in sorted({topic for topic, *_ in made.ranges}):
+        ranges = [(partition, end - start) for name, partition, start, end in made.ranges if name == topic]
+        size = cluster.bytes_of([TopicPartition(topic, partition) for partition, _ in ranges])
+        on_disk = "" if size is None else f", {decimal(size)} on disk"
+        is_any_untold = is_any_untold or size is None
+        out.print(f"  {topic}: {sum(count for _, count in ranges):,} records{on_disk}")
+    if is_any_untold:
+        out.print(f"sizes on disk are unknown: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
+
+
 def _refusals_of_run(made: BootstrapPlan, topology: Topology, cluster: HistoryCluster) -> Iterator[str]:
     """Yield the reasons for which ``run`` refuses this plan without further options."""
-    from streams_py.history.plan import sink_counts
-    from streams_py.history.retention import check_retention, check_state_retention
-
-    def check_outputs() -> None:
-        counts = sink_counts(topology, made.application_id, cluster.partition_counts(), made.outputs)
-        check_retention(cluster, counts, made.ranges, now_ms())
-
-    checks = {"run": lambda: check_state_retention(cluster, made, now_ms()), "run --sinks": check_outputs}
-    for command, check in checks.items():
+    for command, check in (("run", _check_state_kept), ("run --sinks", _check_outputs_kept)):
         try:
-            check()
+            check(made, topology, cluster)
         except ConfigError as error:
             yield f"`{command}` will be refused: {error}"
+
+
+def _check_state_kept(made: BootstrapPlan, topology: Topology, cluster: HistoryCluster) -> None:
+    """Raise ConfigError if changelogs would delete written records."""
+    from streams_py.history.retention import check_state_retention
+
+    check_state_retention(cluster, made, now_ms())
+
+
+def _check_outputs_kept(made: BootstrapPlan, topology: Topology, cluster: HistoryCluster) -> None:
+    """Raise ConfigError if output topics would delete written records."""
+    from streams_py.history.plan import sink_counts
+    from streams_py.history.retention import check_retention
+
+    counts = sink_counts(topology, made.application_id, cluster.partition_counts(), made.outputs)
+    check_retention(cluster, counts, made.ranges, now_ms())
 
 
 @bootstrap_app.command()
@@ -167,9 +182,7 @@ def run(
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, settings):
         from streams_py.history.bootstrap import Step
-        from streams_py.history.plan import sink_counts
         from streams_py.history.result_settings import check_settings
-        from streams_py.history.retention import check_retention, check_state_retention
 
         options = kafka_options(settings, option, is_planned=True)
         topology = built_topology(planned.topology, settings)
@@ -177,10 +190,9 @@ def run(
         planned.check_outputs(sinks=sinks)
         check_settings(planned.settings, settings, str(file))
         if not accept_retention:
-            check_state_retention(cluster, planned, now_ms())
+            _check_state_kept(planned, topology, cluster)
         if sinks and not accept_retention:
-            counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
-            check_retention(cluster, counts, planned.ranges, now_ms())
+            _check_outputs_kept(planned, topology, cluster)
         with spark_of(master, conf, py_files) as spark:
             from streams_py.spark.history.warm_start import write_changelogs
 
@@ -196,18 +208,21 @@ def run(
                     replication_factor=int(settings.get("replication.factor", -1)),
                     tick=tick,
                 )
-            made = done.plan
-            for topic, count in done.left_out.items():
-                console().print(
-                    f"{topic}: {count:,} records left out, because they are older than its retention.ms; "
-                    "the application continues without these windows"
-                )
-            say_dropped(done.dropped)
-            records = sum(count for count, _ in made.written.values())
-            console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
+            _say_written(done)
             if and_commit:
                 _verify(spark, file, settings, options, recount=recount)
                 _commit(file, cluster, settings)
+
+
+def _say_written(done: StateWritten) -> None:
+    for topic, count in done.left_out.items():
+        console().print(
+            f"{topic}: {count:,} records left out, because they are older than its retention.ms; "
+            "the application continues without these windows"
+        )
+    say_dropped(done.dropped)
+    records = sum(count for count, _ in done.plan.written.values())
+    console().print(f"{records:,} records are in {len(done.plan.changelogs)} changelogs; next: verify, then commit")
 
 
 @bootstrap_app.command()

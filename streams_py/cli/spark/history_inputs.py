@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from streams_py.cli.spark.history_options import built_topology, check_answers
+from streams_py.cli.spark.history_options import Program, built_topology, check_answers
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 
@@ -55,14 +55,7 @@ def partitions_of(
     return found
 
 
-def check_topology(
-    what: str,
-    settings: Mapping[str, Any],
-    outputs: Sequence[str] | None,
-    *,
-    side_effects: bool,
-    global_tables: str | None,
-) -> None:
+def check_program(program: Program) -> None:
     """Raise RefusedTopologyError if a run over a history cannot compute the topology.
 
     Nothing is started yet.
@@ -71,17 +64,17 @@ def check_topology(
     from streams_py.history.refuse import check_allowed
 
     check_allowed(
-        built_topology(what, settings),
-        str(settings["application.id"]),
-        settings,
-        outputs=outputs or (),
-        allow_side_effects=side_effects,
-        frozen_tables=check_global_tables(global_tables),
-        name=what,
+        program.topology(),
+        program.application_id,
+        program.settings,
+        outputs=program.outputs,
+        allow_side_effects=program.side_effects,
+        frozen_tables=check_global_tables(program.global_tables),
+        name=program.what,
     )
 
 
-def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> set[str]:
+def check_writes(programs: Sequence[Program]) -> set[str]:
     """Return the topics that the topologies write to.
 
     Raises:
@@ -89,12 +82,14 @@ def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: S
     """
     from streams_py.history.plan import sinks_of
 
-    application_id = str(settings["application.id"])
-    written = {*(more or ())}.union(*(sinks_of(built_topology(what, settings), application_id) for what in topologies))
+    written: set[str] = set()
+    for program in programs:
+        written.update(program.outputs, sinks_of(program.topology(), program.application_id))
     if not written:
+        names = dict.fromkeys(program.what for program in programs)
         raise ConfigError(
-            f"{' and '.join(dict.fromkeys(topologies))}: no output topic; add a to() to the topology, after "
-            "to_stream() for a table (`bootstrap` builds the state alone)"
+            f"{' and '.join(names)}: no output topic; add a to() to the topology, after to_stream() for a table "
+            "(`bootstrap` builds the state alone)"
         )
     return written
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,12 @@ Outputs = Annotated[
         "--output", help="Additional output topic, which a function chooses or a handler writes to; repeatable."
     ),
 ]
+InputPaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", help="TOPIC=PATH of a Parquet folder or Delta table, to read instead of Kafka; repeatable."
+    ),
+]
 Partitions = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,6 +85,33 @@ Recount = Annotated[
         "Default: all partitions of small inputs, one partition per topic of larger ones. Archives are not counted.",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A topology, and how a command runs it over its history.
+
+    Attributes:
+        what: ``module:name`` or ``file.py[:name]``.
+        settings: Settings of the application.
+        outputs: Topics that functions choose or handlers write to, in addition to the topics of sinks.
+        side_effects: Whether functions of ``peek`` and ``foreach`` may be called again for the same record.
+        global_tables: The value of ``--global-tables``.
+    """
+
+    what: str
+    settings: Mapping[str, Any]
+    outputs: Sequence[str] = ()
+    side_effects: bool = False
+    global_tables: str | None = None
+
+    @property
+    def application_id(self) -> str:
+        return str(self.settings["application.id"])
+
+    def topology(self) -> Any:
+        """Build the topology."""
+        return built_topology(self.what, self.settings)
 
 
 def now_ms() -> int:

@@ -47,6 +47,12 @@ class _Format(StrEnum):
     DELTA = "delta"
 
 
+_Option = Annotated[
+    list[str] | None,
+    typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
+]
+
+
 @app.command()
 def run(
     group: Annotated[str, typer.Option(help="The application.id of the group.")],
@@ -56,10 +62,7 @@ def run(
     ],
     once: Annotated[bool, typer.Option("--once", help="Read the existing records, then stop.")] = False,
     interval_s: Annotated[int, typer.Option(min=1, help="Interval between two reads of the topic, in seconds.")] = 60,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
-    ] = None,
+    option: _Option = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
     ] = None,

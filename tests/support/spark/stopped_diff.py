@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import typer
-
-from streams_py.cli.spark.history import add_to
+from streams_py.cli.commands import app
 from streams_py.spark.history import compare
 
 _FOR_EVER_MS = 3_600_000
@@ -25,8 +23,6 @@ def main(mark: Path, arguments: list[str]) -> None:
         mark.touch()
         rows.sparkSession.sparkContext._jvm.java.lang.Thread.sleep(_FOR_EVER_MS)
 
-    app = typer.Typer()
-    add_to(app)
     with patch.object(compare, "_difference", asked):
         app(arguments)
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from streams_py.cli.spark.history import add_to
+from streams_py.cli.commands import app
 from streams_py.errors import ConfigError
 from streams_py.history.backfill import BackfillPlan
 from streams_py.history.bootstrap import BootstrapPlan
@@ -34,8 +33,6 @@ def topology():
 
 
 def do(*arguments: object) -> Result:
-    app = typer.Typer()
-    add_to(app)
     return CliRunner().invoke(app, [str(argument) for argument in (*arguments, "--bootstrap", "127.0.0.1:1")])
 
 

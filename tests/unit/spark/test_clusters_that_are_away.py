@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from streams_py.cli.commands import app
-from streams_py.cli.spark import history
+from streams_py.cli.spark import backfill, diff
 
 APP = """
 from streams_py import StreamsBuilder, serdes
@@ -34,7 +34,8 @@ def test_cluster_that_is_away_is_one_sentence_before_spark_is_started(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(history, "spark_of", lambda *_: pytest.fail("Spark was started"))
+    for module in (backfill, diff):
+        monkeypatch.setattr(module, "spark_of", lambda *_: pytest.fail("Spark was started"))
     Path("app.py").write_text(APP)
     ended = CliRunner().invoke(app, [*command, "--bootstrap", "127.0.0.1:1"])
     assert ended.exit_code == 2, ended.output

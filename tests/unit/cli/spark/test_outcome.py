@@ -17,7 +17,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from streams_py.cli.spark import history
+from streams_py.cli.commands import app
+from streams_py.cli.spark import diff
 from streams_py.cli.spark.outcome import explained, keeping_handlers
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import StreamsError
@@ -171,9 +172,7 @@ def test_diff_that_breaks_off_does_not_say_that_outputs_differ(monkeypatch: pyte
     def fails(*_: object) -> None:
         raise StreamsError("Spark has failed")
 
-    monkeypatch.setattr(history, "settings_from", fails)
-    app = typer.Typer()
-    history.add_to(app)
+    monkeypatch.setattr(diff, "settings_from", fails)
     done = CliRunner().invoke(app, ["diff", "old:topology", "new:topology"])
     assert done.exit_code == 2
     assert "Spark has failed" in done.stderr

@@ -15,6 +15,7 @@ The plan is a file that records the last step. After *abort* the same plan can r
 *commit* is about to send its request. From then on the application may have continued from the committed offsets, so
 *abort* does not delete them.
 
+:mod:`streams_py.history.bootstrap_planning` creates the plan, :mod:`streams_py.history.bootstrap_topics` its topics.
 :mod:`streams_py.history.bootstrap_state` checks the changelogs. *commit* and *abort* are in
 :mod:`streams_py.history.bootstrap_ends`.
 """
@@ -24,20 +25,16 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ConfigError, TopologyError
+from streams_py.errors import ConfigError
 from streams_py.history.fingerprint import fingerprint_of
-from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
 from streams_py.history.plan_files import read_plan, save_plan
-from streams_py.history.refuse import Finding, RefusedTopologyError, findings
-from streams_py.history.result_settings import marks_of
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
@@ -74,25 +71,6 @@ class Step(StrEnum):
     ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowances:
-    """Permissions that the user gives.
-
-    Attributes:
-        replace: existing committed offsets and internal topics may be deleted.
-        partial_history: the beginning of a topic may be deleted already.
-        side_effects: see ``findings``.
-        outputs: see ``findings``.
-        frozen_tables: see ``findings``.
-    """
-
-    replace: bool = False
-    partial_history: bool = False
-    side_effects: bool = False
-    outputs: Collection[str] = ()
-    frozen_tables: bool = False
-
-
 @dataclass(frozen=True)
 class BootstrapPlan:
     """The plan of one warm start.
@@ -105,14 +83,14 @@ class BootstrapPlan:
         topics: (topic, partitions, configuration) of the internal topics.
         changelogs: changelog topic -> partitions.
         repartitions: topic between stages -> partitions.
-        replace: see :class:`Allowances`.
+        replace: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
         step: the last step.
         written: changelog partition -> record count and hash, after the changelogs are written.
         untimed: changelogs whose records have the time of writing as their timestamp.
         positions: (topic, partition, offset, metadata) to commit.
         ends: end offsets of the internal topics when the changelogs were written.
-        side_effects: see :class:`Allowances`.
-        outputs: see :class:`Allowances`.
+        side_effects: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
+        outputs: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
         given_up: committed offsets at the time of the plan, which ``replace`` allows to delete.
         cluster: the id of the cluster.
         tables: like ``ranges``, for the topics of global tables. No offsets are committed for them.
@@ -262,190 +240,6 @@ def check_file_is_free(path: Path) -> BootstrapPlan | None:
     return plan
 
 
-def make_plan(
-    name: str,
-    topology: Topology,
-    application_id: str,
-    config: Mapping[str, Any],
-    cluster: BootstrapCluster,
-    allowed: Allowances,
-    before: BootstrapPlan | None = None,
-) -> tuple[BootstrapPlan, HistoryPlan]:
-    """Create a plan. The current end offsets become the ends of its ranges.
-
-    Args:
-        name: ``module:name`` of the topology.
-        topology: the topology.
-        application_id: the application.
-        config: settings of the application.
-        cluster: the cluster of the application.
-        allowed: permissions of the user.
-        before: the plan that the new one replaces.
-
-    Raises:
-        RefusedTopologyError: lists all obstacles, of the topology and of the cluster.
-    """
-    found = findings(
-        topology,
-        application_id,
-        config,
-        outputs=allowed.outputs,
-        allow_side_effects=allowed.side_effects,
-        warm_start=True,
-        frozen_tables=allowed.frozen_tables,
-    )
-    counts = cluster.partition_counts()
-    inputs = _inputs_of(topology, application_id, config)
-    tables = sorted(topology.global_topics) if allowed.frozen_tables else []
-    missing = [topic for topic in (*inputs, *tables) if topic not in counts]
-    found += [Finding(f"topic {topic}", "it does not exist", "create it, or check the name") for topic in missing]
-    partitions = _partitions_of(inputs, counts)
-    starts, ends = cluster.starts(partitions), cluster.ends(partitions)
-    found += _of_ranges(starts, allowed)
-    committed = cluster.committed(application_id, partitions)
-    found += _of_group(application_id, cluster.members(application_id), committed, allowed)
-    if before is not None and before.step is Step.ABORTED and not topology.has_patterns:
-        outputs = sinks_of(topology, application_id) | set(allowed.outputs)
-        found += _of_outputs(before, outputs & set(before.written_to), counts, cluster)
-    if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
-        raise RefusedTopologyError(found, name, _START)  # the stages cannot be planned, so no other check is possible
-    try:
-        plan = plan_history(topology, application_id, config, counts)
-    except TopologyError as error:  # for example, joined topics with unequal partition counts
-        found.append(Finding("the topology", str(error), "then plan again"))
-        raise RefusedTopologyError(found, name, _START) from None
-    whole = _partitions_of(tables, counts)
-    table_starts, table_ends = cluster.starts(whole), cluster.ends(whole)
-    metadata = topology.metadata(application_id, config)
-    between = {
-        topic: count for stage in plan.stages for topic, count in stage.inputs.items() if topic in stage.upstream
-    }
-    wanted = {**plan.changelogs, **between}
-    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=allowed.replace)
-    if found:
-        raise RefusedTopologyError(found, name, _START)
-    configs = {
-        topic.name: dict(topic.config)
-        for sub in metadata.subtopologies.values()
-        for topic in (*sub.changelogs.values(), *sub.repartition_sources.values())
-    }
-    made = BootstrapPlan(
-        application_id,
-        name,
-        fingerprint_of(topology),
-        [(at.topic, at.partition, starts[at], ends[at]) for at in partitions],
-        [(topic, count, configs[topic]) for topic, count in sorted(wanted.items())],
-        plan.changelogs,
-        between,
-        allowed.replace,
-        cluster=cluster.id(),
-        side_effects=allowed.side_effects,
-        outputs=sorted(allowed.outputs),
-        given_up=[(*at, offset) for at, offset in sorted(committed.items())],
-        tables=[(*at, table_starts[at], table_ends[at]) for at in whole],
-        topic_ids=dict(cluster.topic_ids([*inputs, *tables])),
-        settings=marks_of(config),
-    )
-    return made, plan
-
-
-def _inputs_of(topology: Topology, application_id: str, config: Mapping[str, Any]) -> list[str]:
-    if topology.has_patterns:
-        return []
-    return sorted(external_topics(topology.metadata(application_id, config)))
-
-
-def _partitions_of(topics: Collection[str], counts: Mapping[str, int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, p) for topic in topics if topic in counts for p in range(counts[topic])]
-
-
-def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> list[Finding]:
-    if allowed.partial_history:
-        return []
-    return [
-        Finding(f"topic {at}", f"its first {start} offsets are deleted", "accept that with --accept-partial-history")
-        for at, start in sorted(starts.items())
-        if start > 0
-    ]
-
-
-def _of_group(
-    group: str,
-    members: Sequence[DescribedMember | DescribedStreamsMember],
-    committed: Mapping[TopicPartition, int],
-    allowed: Allowances,
-) -> list[Finding]:
-    found = []
-    if members:
-        clients = ", ".join(sorted({member.client_id for member in members})[:3])
-        found.append(Finding(f"group {group}", f"{len(members)} members run ({clients})", "stop the application"))
-    if committed and not allowed.replace:
-        at = min(committed)
-        found.append(
-            Finding(
-                f"group {group}",
-                f"it has committed offsets ({at} at {committed[at]})",
-                "delete them with --replace, or reset the application",
-            )
-        )
-    return found
-
-
-def _of_outputs(
-    before: BootstrapPlan, outputs: Collection[str], counts: Mapping[str, int], cluster: BootstrapCluster
-) -> list[Finding]:
-    """Find topics that contain outputs of the aborted plan ``before``.
-
-    A new plan has other end offsets. With --sinks it would write these outputs twice. Without --sinks the missing
-    outputs would never be written. A topic whose records were deleted, or that was recreated, is not reported.
-
-    Args:
-        before: the aborted plan.
-        outputs: topics that both plans write to.
-        counts: topic -> partitions, for all topics of the cluster.
-        cluster: the cluster of the new plan.
-    """
-    if None not in (before.cluster, here := cluster.id()) and before.cluster != here:
-        return []
-    ids, present = cluster.topic_ids(outputs), _partitions_of(sorted(outputs), counts)
-    starts, ends = cluster.starts(present), cluster.ends(present)
-    full = sorted({at.topic for at, end in ends.items() if end > starts[at]})
-    return [
-        Finding(
-            f"topic {topic}",
-            f"the aborted warm start ({before.id}) has written outputs to it, which abort does not delete",
-            "run that plan again with --sinks, which writes the missing outputs; or delete the topic's records and "
-            "plan again; or, if duplicate outputs are acceptable, name another file with --plan",
-        )
-        for topic in full
-        if ids.get(topic) in (None, before.topic_ids.get(topic, ids.get(topic)))
-    ]
-
-
-def _of_topics(
-    wanted: Mapping[str, int],
-    changelogs: Collection[str],
-    counts: Mapping[str, int],
-    cluster: BootstrapCluster,
-    *,
-    replace: bool,
-) -> list[Finding]:
-    found = []
-    for topic, count in sorted(wanted.items()):
-        if topic in counts and counts[topic] != count:
-            rule = f"it has {counts[topic]} partitions, but needs {count}"
-            found.append(Finding(f"topic {topic}", rule, "reset the application (delete its internal topics)"))
-    if replace:
-        return found
-    present = [TopicPartition(topic, p) for topic in changelogs if topic in counts for p in range(counts[topic])]
-    starts, ends = cluster.starts(present), cluster.ends(present)
-    full = sorted({at.topic for at, end in ends.items() if end > starts[at]})
-    return found + [
-        Finding(f"topic {topic}", "it is not empty", "delete it with --replace, or reset the application")
-        for topic in full
-    ]
-
-
 def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
     """Raise ConfigError when this is not the plan's cluster.
 
@@ -457,81 +251,3 @@ def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
             f"the warm start of {plan.application_id} was planned for cluster {plan.cluster}, but this is cluster "
             f"{here}; name the planned cluster with --bootstrap or --config"
         )
-
-
-def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster, *, skip_gone: bool = False) -> None:
-    """Raise RefusedTopologyError when topics have changed since the plan was made.
-
-    Checked before the run, so that the error does not come after everything is written.
-
-    Args:
-        plan: the plan.
-        cluster: its cluster.
-        skip_gone: whether the run may skip records that were deleted since.
-    """
-    counts = cluster.partition_counts()
-    wanted = {topic: count for topic, count, _ in plan.topics}
-    found = differences(plan, cluster, {topic for topic, *_ in (*plan.ranges, *plan.tables)} | plan.topic_ids.keys())
-    found += [] if skip_gone else _of_starts(plan, cluster, counts)
-    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=plan.replace)
-    if found:
-        raise RefusedTopologyError(found, plan.topology, _START)
-
-
-def _of_starts(plan: BootstrapPlan, cluster: BootstrapCluster, counts: Mapping[str, int]) -> list[Finding]:
-    planned = {
-        TopicPartition(topic, p): start
-        for topic, p, start, end in (*plan.ranges, *plan.tables)
-        if start < end and p < counts.get(topic, 0)
-    }
-    return [
-        Finding(
-            f"topic {at}",
-            f"its first {start} offsets are deleted now, but only {planned[at]} were when the plan was made",
-            "plan again, or continue without these records (--option on.gone=skip)",
-        )
-        for at, start in sorted(cluster.starts(list(planned)).items())
-        if start > planned[at]
-    ]
-
-
-def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collection[str]) -> list[Finding]:
-    """Report how ``topics`` differ from the topics for which the plan was made.
-
-    A topic that was deleted and created again is a different topic, whatever its offsets.
-    """
-    counts, ids = cluster.partition_counts(), cluster.topic_ids(topics)
-    planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables) if topic in topics)
-    found = [
-        Finding(
-            f"topic {topic}",
-            f"it has {counts[topic]} partitions, but the plan has {count}" if topic in counts else "it does not exist",
-            "plan again",
-        )
-        for topic, count in sorted(planned.items())
-        if counts.get(topic) != count
-    ]
-    return found + [
-        Finding(f"topic {topic}", "it was deleted and created again since the plan was made", "plan again")
-        for topic, known in sorted(plan.topic_ids.items())
-        if topic in topics and ids.get(topic, known) != known
-    ]
-
-
-def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
-    """Create the internal topics. The caller has saved the plan with step RUNNING before.
-
-    With ``replace``, first delete the committed offsets, then the old internal topics. In this order, an application
-    that is started in between starts from the beginning.
-    """
-    counts = cluster.partition_counts()
-    if plan.replace:
-        cluster.forget(plan.application_id)
-        cluster.delete([topic for topic in plan.internal if topic in counts])
-        counts = {topic: count for topic, count in counts.items() if topic not in plan.internal}
-    missing = [
-        TopicSpec(topic, count, replication_factor, config)
-        for topic, count, config in plan.topics
-        if topic not in counts
-    ]
-    cluster.create(missing)

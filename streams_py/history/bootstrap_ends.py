@@ -10,7 +10,8 @@ from pathlib import Path
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
-from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, differences
+from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
+from streams_py.history.bootstrap_topics import differences
 from streams_py.ports import OffsetAndMetadata
 from streams_py.ports.rights import TOPIC, missing_right
 

@@ -257,7 +257,6 @@ _LONG = {
         "spark/kafka/source.py",
     ),
     "the steps of one job": (
-        "history/bootstrap.py",
         "spark/backtest.py",
         "spark/history/inputs.py",
         "spark/history/run.py",
@@ -323,11 +322,6 @@ _LONG_FUNCTIONS = {
     ),
     "to be shortened": (
         "adapters/confluent/bulk/plain_count.py:count_records",
-        "history/bootstrap.py:make_plan",
-        "spark/history/compare.py:compare_runs",
-        "spark/history/preview.py:preview",
-        "spark/history/run.py:run",
-        "spark/history/warm_start.py:write_changelogs",
         "state/opening/stores.py:open_store",
         "state/windowed/entries.py:WindowedEntries._scan_time",
         "topology/dsl/foreign_key_joins.py:join_on_foreign_key",

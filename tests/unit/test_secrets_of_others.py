@@ -22,7 +22,7 @@ from streams_py.connect.stores.offsets import OffsetStore
 from streams_py.connect.stores.statuses import StatusStore
 from streams_py.connect.worker.clients import connect_clients
 from streams_py.connect.worker.jobs import RunningJobs
-from streams_py.history.bootstrap import Allowances, make_plan
+from streams_py.history.bootstrap_planning import Allowances, make_plan
 from streams_py.registry import SchemaRegistry
 from tests.support.connect.memory_herder import Group, MemoryHerder, Network
 from tests.support.connect.memory_log import MemoryLog

@@ -86,7 +86,8 @@ def plan(
 
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
-    from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
+    from streams_py.history.bootstrap import check_file_is_free
+    from streams_py.history.bootstrap_planning import Allowances, make_plan
     from streams_py.history.global_tables import check_global_tables
     from streams_py.history.plan_files import held
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from types import MappingProxyType
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streams_py.history.travel import GivenTopology
+    from streams_py.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,107 +58,123 @@ def compare_runs(
     tick: Tick | None = None,
     check: Callable[[Results, int | None], object] = lambda results, since_ms: None,
 ) -> dict[str, TopicDifference]:
-    """Run both versions over ``inputs(topology)`` and compare their outputs.
+    """Run both versions over ``inputs(topology)`` and compare their outputs. Returns topic -> difference.
 
     A record is its key, value, timestamp and headers. Repeated equal records count separately. Records that
     arrive in a topic or archive during the runs are not read.
 
+    The arguments that are not below are those of :func:`streams_py.spark.run`.
+
     Args:
-        spark: the session.
-        old: the old version.
-        new: the new version.
         inputs: returns the inputs of a topology.
-        config: settings of the application.
         outputs: topics that functions choose or handlers write to, in addition to the topics of sinks.
         partitions: partition counts of topics that are read or written, if they are not known otherwise.
-        allow_side_effects: see :func:`streams_py.spark.run`.
-        global_tables: see :func:`streams_py.spark.run`.
         last_ms: compare only outputs of this period, in ms, before the newest input. If functions create timestamps,
             before the newest output. Only the inputs on which these outputs depend are read, which are all inputs if
             stores keep old records (:func:`streams_py.history.needs.history_needed`).
         sample: number of differing records per topic in the result.
-        work: see :func:`streams_py.spark.run`.
-        tick: see :func:`streams_py.spark.run`.
         check: called after each run, with the timestamp from which it has read records (None: all records).
-
-    Returns:
-        Topic -> difference.
     """
-    from pyspark.sql import functions as f
-
-    found = {}
-    runs: list[Results] = []
-    asked = [inputs(topology) for topology in (old, new)]
-    written = dict.fromkeys(outputs, 1)
-    folders = [None if work is None else f"{work.rstrip('/')}/{name}" for name in ("old", "new")]
-    for folder in folders:
-        check_work(spark, folder)
     allowed: dict[str, Any] = {"allow_side_effects": allow_side_effects, "global_tables": global_tables}
-    given = [
-        fixed_inputs(one, topics_of(topology, config, partitions=written, **allowed))
-        for one, topology in zip(asked, (old, new), strict=True)
-    ]
-    for topic, one in [*given[0].items()]:
-        other = given[1].get(topic)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            given[1][topic] = one
-        elif isinstance(one, str) and one == other:
-            given[0][topic] = given[1][topic] = archive(spark, topic, one)
     settings = settings_of(config)
-    described = [TopologySource(topology, settings).build() for topology in (old, new)]
-    needs = [history_needed(one, settings) for one in described]
-    is_retimed = any(need.retimed for need in needs)
-    outputs_since = None
-    if last_ms is not None and not is_retimed:
-        newest = [
-            newest_of(spark, one, {topic: rows for topic, rows in fixed.items() if topic not in built.global_topics})
-            for one, fixed, built in zip(asked, given, described, strict=True)
-        ]
-        outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
-    try:
-        names = ("old", "new")
-        for name, folder, topology, one, built, need in zip(
-            names, folders, (old, new), given, described, needs, strict=True
-        ):
-            since = None if outputs_since is None else need.since(outputs_since)
-            told = None if tick is None else partial(_named, tick, name)
-            mine = {*one, *sinks_of(built, str(settings["application.id"])), *outputs}
-            known = {topic: count for topic, count in partitions.items() if topic in mine}
-            done = run(
-                topology,
-                one,
-                config=config,
-                partitions={**written, **known},
-                since=since,
-                work=folder,
-                spark=spark,
-                tick=told,
-                **allowed,
-            )
-            runs.append(done)
+    versions = [
+        _Version(name, topology, inputs(topology), TopologySource(topology, settings).build(), settings, outputs, work)
+        for name, topology in (("old", old), ("new", new))
+    ]
+    for version in versions:
+        check_work(spark, version.work)
+    for version in versions:
+        version.fix(topics_of(version.topology, config, partitions=version.written, **allowed))
+    _read_the_same(spark, *versions)
+    is_retimed = any(version.need.retimed for version in versions)
+    outputs_since = None if last_ms is None or is_retimed else _newest_input(spark, versions) - last_ms
+    with contextlib.ExitStack() as until_the_end:
+        runs: list[Results] = []
+        for version in versions:
+            since = None if outputs_since is None else version.need.since(outputs_since)
+            told = None if tick is None else partial(_named, tick, version.name)
+            given = {"config": config, "partitions": version.counts(partitions), "work": version.work, **allowed}
+            done = run(version.topology, version.inputs, since=since, spark=spark, tick=told, **given)
+            runs.append(until_the_end.enter_context(done))
             check(done, since)
-        before, after = runs
         if last_ms is not None and is_retimed:
             outputs_since = _newest_output(runs) - last_ms
-        for topic in sorted({*before.sinks, *after.sinks}):
-            counts: DataFrame | None = None
-            for name, results in (("old", before), ("new", after)):
-                if topic not in results.sinks:
-                    continue
-                rows = results.sinks[topic]
-                if outputs_since is not None:
-                    rows = rows.where((f.col("timestamp_ms") >= outputs_since) | (f.col("timestamp_ms") < 0))
-                rows = rows.select("key", "value", "timestamp_ms", "headers")
-                rows = rows.withColumns(
-                    {"old": f.lit(int(name == "old")).cast("bigint"), "new": f.lit(int(name == "new")).cast("bigint")}
-                )
-                counts = rows if counts is None else counts.unionByName(rows)
-            assert counts is not None
-            found[topic] = _difference(counts, sample)
-    finally:
-        for results in runs:
-            results.close()
-    return found
+        topics = sorted({topic for results in runs for topic in results.sinks})
+        return {topic: _difference(_counted(topic, runs, outputs_since), sample) for topic in topics}
+
+
+class _Version:
+    """One of the two versions, with its inputs."""
+
+    def __init__(
+        self,
+        name: str,
+        topology: GivenTopology,
+        asked: GivenInputs,
+        described: Topology,
+        settings: Mapping[str, Any],
+        outputs: Collection[str],
+        work: str | None,
+    ) -> None:
+        self.name = name
+        self.work = None if work is None else f"{work.rstrip('/')}/{name}"
+        self.written = dict.fromkeys(outputs, 1)
+        self.topology = topology
+        self.need = history_needed(described, settings)
+        self.inputs: dict[str, Any] = {}
+        self._asked = asked
+        self._described = described
+        self._application_id = str(settings["application.id"])
+
+    def fix(self, topics: frozenset[str]) -> None:
+        """Fix the range to read of each input."""
+        self.inputs = fixed_inputs(self._asked, topics)
+
+    def newest(self, spark: SparkSession) -> int | None:
+        """Return the newest timestamp of the inputs; None without records. Global tables do not count."""
+        tables = self._described.global_topics
+        read = {topic: rows for topic, rows in self.inputs.items() if topic not in tables}
+        return newest_of(spark, self._asked, read)
+
+    def counts(self, partitions: Mapping[str, int]) -> dict[str, int]:
+        """Return the partition counts of the topics that this version reads or writes."""
+        mine = {*self.inputs, *sinks_of(self._described, self._application_id), *self.written}
+        return self.written | {topic: count for topic, count in partitions.items() if topic in mine}
+
+
+def _read_the_same(spark: SparkSession, old: _Version, new: _Version) -> None:
+    """Let both versions read the same records of each topic, although more arrive meanwhile."""
+    for topic, one in [*old.inputs.items()]:
+        other = new.inputs.get(topic)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            new.inputs[topic] = one
+        elif isinstance(one, str) and one == other:
+            old.inputs[topic] = new.inputs[topic] = archive(spark, topic, one)
+
+
+def _counted(topic: str, runs: Sequence[Results], since_ms: int | None) -> DataFrame:
+    """Return the records of both versions, each with a 1 in the column ``old`` or ``new``."""
+    from pyspark.sql import functions as f
+
+    counts: DataFrame | None = None
+    for name, results in zip(("old", "new"), runs, strict=True):
+        if topic not in results.sinks:
+            continue
+        rows = results.sinks[topic]
+        if since_ms is not None:
+            rows = rows.where((f.col("timestamp_ms") >= since_ms) | (f.col("timestamp_ms") < 0))
+        rows = rows.select("key", "value", "timestamp_ms", "headers")
+        rows = rows.withColumns(
+            {"old": f.lit(int(name == "old")).cast("bigint"), "new": f.lit(int(name == "new")).cast("bigint")}
+        )
+        counts = rows if counts is None else counts.unionByName(rows)
+    assert counts is not None, "one of them has the topic"
+    return counts
+
+
+def _newest_input(spark: SparkSession, versions: Collection[_Version]) -> int:
+    newest = [version.newest(spark) for version in versions]
+    return max((found for found in newest if found is not None), default=0)
 
 
 def _newest_output(runs: Collection[Results]) -> int:

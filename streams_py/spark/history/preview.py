@@ -35,6 +35,8 @@ from streams_py.topology.partitioning import partition_for
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from streams_py.topology.topology import Topology
+
 PREVIEW_COLUMNS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
     f"headers {SPARK_HEADERS}, task int, seq bigint"
@@ -97,13 +99,7 @@ def preview(
     source, given = TopologySource(topology, settings), partitions or {}
     application_id = str(settings["application.id"])
     described = source.build()
-    found = preview_findings(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
-    if found:
-        raise RefusedTopologyError(found)
-    (topic,) = external_topics(described.metadata(application_id, settings))
-    for key in ("topics", "assign"):
-        if key in options:
-            raise ConfigError(f"{key} cannot be given: the topology reads {topic}", key=key)
+    topic = _checked_topic(described, settings, options, given, allow_side_effects)
     session = spark or spark_session("streams-py preview", **MOSTLY_PYTHON)
     register(session)
     session.conf.set(_PROVIDER, _ROCKSDB)
@@ -120,6 +116,27 @@ def preview(
         if refused is None:
             raise
         raise refused from error
+
+
+def _checked_topic(
+    described: Topology,
+    settings: Mapping[str, Any],
+    options: Mapping[str, str],
+    outputs: Mapping[str, int],
+    allow_side_effects: bool,
+) -> str:
+    """Check that a topology has a preview. Returns its input topic."""
+    application_id = str(settings["application.id"])
+    found = preview_findings(
+        described, application_id, settings, outputs=outputs, allow_side_effects=allow_side_effects
+    )
+    if found:
+        raise RefusedTopologyError(found)
+    (topic,) = external_topics(described.metadata(application_id, settings))
+    for key in ("topics", "assign"):
+        if key in options:
+            raise ConfigError(f"{key} cannot be given: the topology reads {topic}", key=key)
+    return topic
 
 
 class PreviewProcessor(StatefulProcessor):

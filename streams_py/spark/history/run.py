@@ -256,19 +256,9 @@ def run(
     if spark is not None:
         check_classic(spark)
     bounds = checked_until(until), checked_instant(since, "since")
-    settings = settings_of(config)
-    source = TopologySource(topology, settings)
-    described = source.build()
-    application_id = str(settings["application.id"])
     given = dict(partitions or {})
-    check_allowed(
-        described,
-        application_id,
-        settings,
-        outputs=given,
-        allow_side_effects=allow_side_effects,
-        frozen_tables=check_global_tables(global_tables),
-    )
+    source, described = _checked_topology(topology, config, given, allow_side_effects, global_tables)
+    settings, application_id = source.config, str(source.config["application.id"])
     session = spark or spark_session("streams-py history", **MOSTLY_PYTHON)
     topics = topics_read(described, application_id, settings)
     known = redelivered_records(session)
@@ -278,16 +268,45 @@ def run(
         plan = plan_history(described, application_id, settings, _counts(found, given), given)
         results = Results(session, plan, folder, stores_without_state(described))
         results.inputs = found.fixed
-        try:
-            with quiet_jobs(session):
-                _run_stages(results, found, source, settings, described, tick)
-            results.redelivered = redelivered_records(session) - known
-        except KeyboardInterrupt:
-            with contextlib.suppress(Exception):  # the JVM has stopped, and its jobs too
-                end_jobs(session)
-            raise
+        with _jobs_of_a_run(session):
+            _run_stages(results, found, source, settings, described, tick)
+        results.redelivered = redelivered_records(session) - known
         if_it_fails.pop_all()
     return results
+
+
+def _checked_topology(
+    topology: GivenTopology,
+    config: Mapping[str, Any] | None,
+    outputs: Mapping[str, int],
+    allow_side_effects: bool,
+    global_tables: str | None,
+) -> tuple[TopologySource, Topology]:
+    """Build a topology and check that it can run over a history. See :func:`run` for the arguments."""
+    settings = settings_of(config)
+    source = TopologySource(topology, settings)
+    described = source.build()
+    check_allowed(
+        described,
+        str(settings["application.id"]),
+        settings,
+        outputs=outputs,
+        allow_side_effects=allow_side_effects,
+        frozen_tables=check_global_tables(global_tables),
+    )
+    return source, described
+
+
+@contextlib.contextmanager
+def _jobs_of_a_run(session: SparkSession) -> Iterator[None]:
+    """Keep Spark's jobs in the block quiet, and end them if the user interrupts it."""
+    try:
+        with quiet_jobs(session):
+            yield
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):  # the JVM has stopped, and its jobs too
+            end_jobs(session)
+        raise
 
 
 def _run_stages(
@@ -339,18 +358,8 @@ def topics_of(
     Raises:
         RefusedTopologyError: the topology cannot run over a history.
     """
-    settings = settings_of(config)
-    described = TopologySource(topology, settings).build()
-    application_id = str(settings["application.id"])
-    check_allowed(
-        described,
-        application_id,
-        settings,
-        outputs=partitions or (),
-        allow_side_effects=allow_side_effects,
-        frozen_tables=check_global_tables(global_tables),
-    )
-    return topics_read(described, application_id, settings)
+    source, described = _checked_topology(topology, config, partitions or {}, allow_side_effects, global_tables)
+    return topics_read(described, str(source.config["application.id"]), source.config)
 
 
 def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, check_topics, prepare
+from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
 from streams_py.history.bootstrap_ends import check_not_started
 from streams_py.history.bootstrap_state import check_written, kept_from, written
+from streams_py.history.bootstrap_topics import check_topics, prepare
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts, sinks_of
 from streams_py.history.refuse import check_allowed
@@ -34,6 +35,8 @@ from streams_py.spark.session import check_writes_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from streams_py.topology.topology import Topology
 
 _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
@@ -83,41 +86,14 @@ def write_changelogs(
     plan = BootstrapPlan.load(path)
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
-    plan.check(topology, Step.PLANNED, Step.ABORTED)
-    plan.check_outputs(sinks=sinks)
-    reading = check_options(options, writes=True)
-    counts = cluster.partition_counts()
-    if sinks:
-        outputs = sink_counts(topology, plan.application_id, counts, plan.outputs)
-        plan = plan.writing_to(cluster.topic_ids(outputs))
-    else:  # outputs are not written, but functions may choose among their partitions
-        written_to = sinks_of(topology, plan.application_id) | set(plan.outputs)
-        outputs = {topic: counts.get(topic, 1) for topic in written_to}
-    check_allowed(
-        topology,
-        plan.application_id,
-        settings,
-        outputs=plan.outputs,
-        allow_side_effects=plan.side_effects,
-        to_topics=sinks,
-        frozen_tables=bool(plan.tables),
-    )
-    check_work(spark, work)
-    check_writes_once(spark)
-    check_not_started(plan, cluster)
-    check_topics(plan, cluster, skip_gone=reading.skip_gone)
-    if sinks:
-        check_writers(options, plan.writers, min(outputs, default=""))
-    plan = replace(plan, step=Step.RUNNING)
+    outputs = _outputs(plan, topology, cluster.partition_counts(), sinks=sinks)
+    plan = _checked(spark, plan, topology, settings, cluster, options, outputs if sinks else None, work)
     plan.save(path)
     prepare(plan, cluster, replication_factor)
     register(spark)
-    topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
-    given = for_reader(options)
-    inputs = {topic: given | plan.options_for(topic) | ids_option(topic, plan.topic_ids) for topic in topics}
-    results = run(
+    with run(
         plan.topology,
-        inputs,
+        _inputs(plan, options),
         config=settings,
         partitions=outputs,
         work=work,
@@ -125,28 +101,91 @@ def write_changelogs(
         global_tables=AS_OF_END if plan.tables else None,
         spark=spark,
         tick=tick,
-    )
-    with results:
+    ) as results:
         ordered = ordered_changelogs(topology, plan.application_id) & results.changelogs.keys()
         kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)), ordered)
         versioned = versioned_changelogs(topology, plan.application_id)
         untimed = _write_state(kept, options, versioned, ordered)
         if sinks:
-            place = min(outputs, default="")
-            names = announce_sinks(results, options, plan.id, place, plan.writers)
-            plan = replace(plan, writers=names, outputs_begun=True, written_to=sorted(outputs))
-            plan.save(path)
-            write_sinks(results, options, plan.id, place)
-            plan = replace(plan, outputs_begun=False)
+            plan = _write_outputs(results, plan, path, options, sorted(outputs))
         sums = _sums_of_all(kept, untimed, versioned)
         dropped = results.dropped()
         summaries = [done for each in results.summaries().values() for done in each]
         read_of_tables = results.read_of_tables
-    topics_made = {**plan.changelogs, **plan.repartitions}
-    ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
-    plan = written(plan, sums, untimed, summaries, ends, read_of_tables)
+    plan = written(plan, sums, untimed, summaries, _ends(plan, cluster), read_of_tables)
     plan.save(path)
     return StateWritten(plan, left_out, dropped)
+
+
+def _outputs(plan: BootstrapPlan, topology: Topology, counts: Mapping[str, int], *, sinks: bool) -> dict[str, int]:
+    """Return the partition counts of the output topics.
+
+    Raises:
+        ConfigError: Outputs are written, and a topic does not exist.
+    """
+    plan.check(topology, Step.PLANNED, Step.ABORTED)
+    plan.check_outputs(sinks=sinks)
+    if sinks:
+        return sink_counts(topology, plan.application_id, counts, plan.outputs)
+    # Outputs are not written, but functions may choose among their partitions.
+    return {topic: counts.get(topic, 1) for topic in sinks_of(topology, plan.application_id) | set(plan.outputs)}
+
+
+def _checked(
+    spark: SparkSession,
+    plan: BootstrapPlan,
+    topology: Topology,
+    settings: Mapping[str, Any],
+    cluster: BootstrapCluster,
+    options: Mapping[str, str],
+    written_to: Mapping[str, int] | None,
+    work: str | None,
+) -> BootstrapPlan:
+    """Check everything before the first change. Returns the plan of the run, which writes outputs to ``written_to``."""
+    reading = check_options(options, writes=True)
+    if written_to is not None:
+        plan = plan.writing_to(cluster.topic_ids(written_to))
+    check_allowed(
+        topology,
+        plan.application_id,
+        settings,
+        outputs=plan.outputs,
+        allow_side_effects=plan.side_effects,
+        to_topics=written_to is not None,
+        frozen_tables=bool(plan.tables),
+    )
+    check_work(spark, work)
+    check_writes_once(spark)
+    check_not_started(plan, cluster)
+    check_topics(plan, cluster, skip_gone=reading.skip_gone)
+    if written_to is not None:
+        check_writers(options, plan.writers, min(written_to, default=""))
+    return replace(plan, step=Step.RUNNING)
+
+
+def _inputs(plan: BootstrapPlan, options: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Return topic -> options for reading the range that the plan has fixed."""
+    given = for_reader(options)
+    topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
+    return {topic: given | plan.options_for(topic) | ids_option(topic, plan.topic_ids) for topic in topics}
+
+
+def _ends(plan: BootstrapPlan, cluster: BootstrapCluster) -> Mapping[TopicPartition, int]:
+    """Return the end offsets of the internal topics."""
+    made = {**plan.changelogs, **plan.repartitions}
+    return cluster.ends([TopicPartition(topic, p) for topic, count in made.items() for p in range(count)])
+
+
+def _write_outputs(
+    results: Results, plan: BootstrapPlan, path: Path, options: Mapping[str, str], topics: list[str]
+) -> BootstrapPlan:
+    """Write the outputs exactly once. Returns the plan after this step; :meth:`BootstrapPlan.save` follows later."""
+    place = min(topics, default="")
+    names = announce_sinks(results, options, plan.id, place, plan.writers)
+    plan = replace(plan, writers=names, outputs_begun=True, written_to=topics)
+    plan.save(path)
+    write_sinks(results, options, plan.id, place)
+    return replace(plan, outputs_begun=False)
 
 
 def _kept(

@@ -9,7 +9,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
-from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, make_plan
+from streams_py.history.bootstrap import BootstrapPlan, Step
+from streams_py.history.bootstrap_planning import Allowances, make_plan
 from streams_py.history.refuse import RefusedTopologyError
 from tests.support.history.bootstrap import APP, CONFIG, Cluster, chosen, planned
 

@@ -8,8 +8,9 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.history.bootstrap import BootstrapPlan, Step, check_topics
+from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.bootstrap_ends import commit
+from streams_py.history.bootstrap_topics import check_topics
 from streams_py.history.refuse import RefusedTopologyError
 from tests.support.history.bootstrap import BETWEEN, CHANGELOG, Cluster, at_step, planned
 

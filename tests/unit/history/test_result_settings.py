@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import ConfigError
-from streams_py.history.bootstrap import Allowances, make_plan
+from streams_py.history.bootstrap_planning import Allowances, make_plan
 from streams_py.history.loading import load_topology
 from streams_py.history.result_settings import check_settings, marks_of
 from tests.support.history.bootstrap import APP, Cluster

@@ -10,7 +10,8 @@ import pytest
 from streams_py import StreamsBuilder, TimeWindows, serdes
 from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import ConfigError
-from streams_py.history.bootstrap import Allowances, BootstrapPlan, make_plan
+from streams_py.history.bootstrap import BootstrapPlan
+from streams_py.history.bootstrap_planning import Allowances, make_plan
 from streams_py.history.retention import check_retention, check_retention_of, check_state_retention
 from tests.support.history.bootstrap import APP, CHANGELOG, CONFIG, Cluster, planned
 

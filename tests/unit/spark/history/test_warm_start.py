@@ -19,7 +19,9 @@ from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, check_topics, make_plan
+from streams_py.history.bootstrap import BootstrapPlan, Step
+from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_topics import check_topics
 from streams_py.history.loading import load_topology
 from streams_py.spark.history import warm_start
 from streams_py.spark.history.warm_start import verify_changelogs, write_changelogs

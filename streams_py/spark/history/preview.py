@@ -103,9 +103,8 @@ def preview(
     session = spark or spark_session("streams-py preview", **MOSTLY_PYTHON)
     register(session)
     session.conf.set(_PROVIDER, _ROCKSDB)
-    asked = {**options, "topics": topic}
     plan = plan_history(described, application_id, settings, {topic: count_partitions(topic, options)}, given)
-    rows = session.readStream.format("streams-kafka").options(**asked).load()
+    rows = session.readStream.format("streams-kafka").options(**options, topics=topic).load()
     columns = ("offset", "timestamp_ms", "key", "value", "headers")
     tasks = rows.select(f.col("partition").alias("task"), *columns).groupBy("task")
     orders = StageOrders(source, settings, plan.stages[0])

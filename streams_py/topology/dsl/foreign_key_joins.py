@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from streams_py.serdes import BYTES, Serde, serde_or_default
-from streams_py.topology.declare.names import NameIndex, changelog_topic, suffixed_or_generate
+from streams_py.topology.declare.names import changelog_topic, suffixed_or_generate
 from streams_py.topology.declare.nodes import SinkNode, SourceNode
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.formats.foreign_keys import ResponseSerde, SubscriptionSerde
-from streams_py.topology.logical.graph import GraphNode, ProcessorStep, SinkStep, SourceStep, StoreStep, TableStep
+from streams_py.topology.logical.graph import (
+    GraphNode,
+    LogicalGraph,
+    ProcessorStep,
+    SinkStep,
+    SourceStep,
+    StoreStep,
+    TableStep,
+)
 from streams_py.topology.operators.foreign_key_joins import (
     ForeignKeySerdes,
     ForeignTableJoin,
@@ -60,76 +68,116 @@ def join_on_foreign_key(
     """
     (here, left_table), (there, right_table) = left, right
     here, there = _with_known_serdes(here), _with_known_serdes(there)
-    graph, index = here.graph, here.graph.index
     right_table.enable_old_values(force=True)
     left_table.enable_old_values(force=True)
-
-    def named(suffix: str, prefix: str) -> str:
-        return suffixed_or_generate(name, suffix, index, prefix)
-
-    def process(label: str, operator: Any, parents: Iterable[GraphNode], stores: Iterable[str] = ()) -> ProcessorStep:
-        step = ProcessorStep(label, operator, stores=stores)
-        graph.attach(step, *parents)
-        return step
-
-    topic = f"{named('-subscription-registration', _REGISTRATION)}-topic"
-    serdes = ForeignKeySerdes(topic, here.key_serde, there.key_serde, here.value_serde)
-    sender = process(
-        named("-subscription-registration-processor", _REGISTRATION),
-        SubscriptionSend(left_table, extractor, serdes, keeps_left=keeps_left),
-        [here.node],
-    )
-    sink_name = named("-subscription-registration-sink", _SINK)
-    source_name = named("-subscription-registration-source", _SOURCE)
-    store_name = named("-subscription-store", _STORE)
-    subscriptions = SubscriptionSerde(here.key_serde, topic, changelog_topic(store_name))
-    source = _through_topic(sink_name, source_name, topic, there.key_serde, subscriptions, here, [sender])
-    store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, subscriptions, logs_headers=True)
-    graph.attach(StoreStep(store), graph.root)
-    receiver = process(
-        named("-subscription-receive", _PROCESSOR), SubscriptionReceive(store_name, serdes), [source], [store_name]
-    )
-    graph.copartition(there.sources | {source.name}, receiver.name)
-    answer = process(
-        named("-subscription-join-foreign", _PROCESSOR),
-        SubscriptionJoin(right_table),
-        [receiver],
-        right_table.readable_stores(),
-    )
-    answers = process(
-        named("-foreign-join-subscription", _PROCESSOR),
-        ForeignTableJoin(right_table, store_name, serdes),
-        [there.node],
-        [store_name],
-    )
-    response_topic = f"{named('-subscription-response', _RESPONSE)}-topic"
-    response_source = _through_topic(
-        named("-subscription-response-sink", _SINK),
-        named("-subscription-response-source", _SOURCE),
+    steps = _Steps(here.graph, name)
+    subscriptions = _subscribe(steps, here, there, left_table, extractor, keeps_left=keeps_left)
+    answers = _answer(steps, there, right_table, subscriptions)
+    response_topic = f"{steps.named('-subscription-response', _RESPONSE)}-topic"
+    responses = _through_topic(
+        steps.named("-subscription-response-sink", _SINK),
+        steps.named("-subscription-response-source", _SOURCE),
         response_topic,
         here.key_serde,
         ResponseSerde(there.value_serde),
         here,
-        [answer, answers],
+        answers,
         to_partition=True,
     )
-    resolver = process(
-        named("-subscription-response-resolver", _RESOLVER),
-        ResponseJoin(left_table, joiner, serdes, keeps_left=keeps_left),
-        [response_source],
+    resolver = steps.process(
+        steps.named("-subscription-response-resolver", _RESOLVER),
+        ResponseJoin(left_table, joiner, subscriptions.serdes, keeps_left=keeps_left),
+        [responses],
         left_table.readable_stores(),
     )
-    sources = graph.copartition(here.sources | {response_source.name}, resolver.name)
-    result_name = named("-result", _OUTPUT)
+    sources = here.graph.copartition(here.sources | {responses.name}, resolver.name)
+    result_name = steps.named("-result", _OUTPUT)
     kept = options or Materialized()
-    result_store = kept.store or _store_name(index)
+    result_store = kept.store or here.graph.index.store_name(_OUTPUT)
     operator = TableSource(result_store, is_stored=kept.store is not None)
     builder = kept.builder(result_store, here.key_serde, None)
     step = TableStep(result_name, operator, builder)
-    graph.attach(step, resolver)
+    here.graph.attach(step, resolver)
     # Later operations use the left table's key serde, even if the store of the result sets another one.
     place = replace(here, node=step, value_serde=builder.value_serde, sources=sources)
     return place, operator
+
+
+class _Steps:
+    """Creates the steps of one join, with names that begin with ``name`` or are generated."""
+
+    def __init__(self, graph: LogicalGraph, name: str | None) -> None:
+        self.graph = graph
+        self._name = name
+
+    def named(self, suffix: str, prefix: str) -> str:
+        return suffixed_or_generate(self._name, suffix, self.graph.index, prefix)
+
+    def process(
+        self, label: str, operator: Any, parents: Iterable[GraphNode], stores: Iterable[str] = ()
+    ) -> ProcessorStep:
+        step = ProcessorStep(label, operator, stores=stores)
+        self.graph.attach(step, *parents)
+        return step
+
+
+class _Subscriptions(NamedTuple):
+    """The topic of subscriptions, read back where the right table is, and the store that keeps them there."""
+
+    source: SourceStep
+    store: str
+    serdes: ForeignKeySerdes
+
+
+def _subscribe(
+    steps: _Steps,
+    here: Place,
+    there: Place,
+    left_table: TableOperator,
+    extractor: Callable[[Any, Any], Any],
+    *,
+    keeps_left: bool,
+) -> _Subscriptions:
+    """Send each row of the left table to the partition of its foreign key."""
+    topic = f"{steps.named('-subscription-registration', _REGISTRATION)}-topic"
+    serdes = ForeignKeySerdes(topic, here.key_serde, there.key_serde, here.value_serde)
+    sender = steps.process(
+        steps.named("-subscription-registration-processor", _REGISTRATION),
+        SubscriptionSend(left_table, extractor, serdes, keeps_left=keeps_left),
+        [here.node],
+    )
+    sink_name = steps.named("-subscription-registration-sink", _SINK)
+    source_name = steps.named("-subscription-registration-source", _SOURCE)
+    store_name = steps.named("-subscription-store", _STORE)
+    serde = SubscriptionSerde(here.key_serde, topic, changelog_topic(store_name))
+    source = _through_topic(sink_name, source_name, topic, there.key_serde, serde, here, [sender])
+    store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, serde, logs_headers=True)
+    steps.graph.attach(StoreStep(store), steps.graph.root)
+    return _Subscriptions(source, store_name, serdes)
+
+
+def _answer(
+    steps: _Steps, there: Place, right_table: TableOperator, subscriptions: _Subscriptions
+) -> list[ProcessorStep]:
+    """Answer a subscription when it arrives, and all subscriptions of a key when the right table changes."""
+    source, store, serdes = subscriptions
+    receiver = steps.process(
+        steps.named("-subscription-receive", _PROCESSOR), SubscriptionReceive(store, serdes), [source], [store]
+    )
+    steps.graph.copartition(there.sources | {source.name}, receiver.name)
+    at_arrival = steps.process(
+        steps.named("-subscription-join-foreign", _PROCESSOR),
+        SubscriptionJoin(right_table),
+        [receiver],
+        right_table.readable_stores(),
+    )
+    at_change = steps.process(
+        steps.named("-foreign-join-subscription", _PROCESSOR),
+        ForeignTableJoin(right_table, store, serdes),
+        [there.node],
+        [store],
+    )
+    return [at_arrival, at_change]
 
 
 def _with_known_serdes(place: Place) -> Place:
@@ -142,10 +190,6 @@ def _with_known_serdes(place: Place) -> Place:
         serde_or_default(place.key_serde, defaults, is_key=True),
         serde_or_default(place.value_serde, defaults, is_key=False),
     )
-
-
-def _store_name(index: NameIndex) -> str:
-    return index.store_name(_OUTPUT)
 
 
 def _through_topic(

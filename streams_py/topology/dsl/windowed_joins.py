@@ -82,6 +82,16 @@ class _Names:
         )
 
 
+def _retention(windows: JoinWindows) -> WindowRetention:
+    return WindowRetention(
+        windows.retention_ms,
+        windows.size_ms,
+        max(_SEGMENT_MS_MIN, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX),
+        keeps_duplicates=True,
+        extra_ms=max(windows.kept_ms - windows.retention_ms, 0),
+    )
+
+
 def join_streams(
     left: Place,
     right: Place,
@@ -97,15 +107,7 @@ def join_streams(
     names = _Names.of(graph.index, options.name, options.store, keeps_left=keeps_left, keeps_right=keeps_right)
     key = options.key or (left.key_serde if left.key_serde is right.key_serde else None)
     left_value, right_value = options.value or left.value_serde, options.other_value or right.value_serde
-    segment_ms = max(_SEGMENT_MS_MIN, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX)
-    retention = WindowRetention(
-        windows.retention_ms,
-        windows.size_ms,
-        segment_ms,
-        keeps_duplicates=True,
-        extra_ms=max(windows.kept_ms - windows.retention_ms, 0),
-    )
-
+    retention = _retention(windows)
     logging_config = dict(options.logging_config or {})
 
     def window_store(name: str, value: Serde[Any] | None) -> StoreBuilder:

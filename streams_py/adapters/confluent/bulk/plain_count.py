@@ -79,10 +79,7 @@ def count_records(
             error = None if message is None else message.error()
             if message is None or (error is not None and error.code() in _TRANSIENT):
                 if time.monotonic() - heard_s > patience_ms / 1000:
-                    raise BrokerUnavailableError(
-                        f"counting the records of {partition}: no record arrived for {patience_ms} ms at offset "
-                        f"{position}, and the range ends at {end}"
-                    )
+                    raise _silent(partition, position, end, patience_ms)
                 continue
             heard_s = time.monotonic()
             at = message.offset() or 0
@@ -113,6 +110,13 @@ def _check_right(consumer: Consumer, topic: str) -> None:
         return  # the loop waits for the brokers
     if found is not None and found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise _no_right(topic)
+
+
+def _silent(partition: TopicPartition, position: int, end: int, patience_ms: int) -> BrokerUnavailableError:
+    return BrokerUnavailableError(
+        f"counting the records of {partition}: no record arrived for {patience_ms} ms at offset {position}, and the "
+        f"range ends at {end}"
+    )
 
 
 def _no_right(topic: str) -> StreamsError:

@@ -38,6 +38,19 @@ def lag_from_offsets(offset_sum: int, end_offset_sum: int) -> int:
     return end_offset_sum if end_offset_sum < offset_sum else end_offset_sum - offset_sum
 
 
+def reported_lag(offset_sum: int, end_offset_sum: int) -> int | None:
+    """Return the lag that a reported offset sum shows outside of the leader, in records.
+
+    The leader's rule applies, also to an offset beyond the end. None if one of the sums is unknown, and
+    :data:`LATEST_OFFSET` if the task runs on the client.
+    """
+    if offset_sum == LATEST_OFFSET:
+        return LATEST_OFFSET
+    if UNKNOWN_OFFSET_SUM in (offset_sum, end_offset_sum):
+        return None
+    return lag_from_offsets(max(offset_sum, 0), end_offset_sum)
+
+
 @dataclass(frozen=True, slots=True)
 class ClientInput:
     """One application instance (process) of the group.

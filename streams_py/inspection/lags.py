@@ -2,7 +2,8 @@
 
 The input lag of a task is the number of records that it has not processed yet: end offsets minus committed offsets,
 summed over its input partitions. The lag of a copy is the end of its changelogs minus the offset sum that its process
-reported when it last joined. This is an upper bound, because the copy may have caught up since.
+reported when it last joined. This is an upper bound, because the copy may have caught up since. An offset sum beyond
+the end does not belong to this changelog, so the lag is the whole changelog, as it is for the assignor.
 
 If the changelogs of a sub-topology are not certain (:mod:`.changelogs`), the lags of its copies remain unknown.
 """
@@ -13,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.assignment.problem import reported_lag
 from streams_py.inspection.view import GroupView, Subtopology, Task
 
 
@@ -55,7 +57,7 @@ def with_copy_lags(
         if end is None:
             return task
         copies = (
-            replace(copy, lag=max(end - (copy.reported or 0), 0)) if (copy.reported or 0) >= 0 else copy
+            replace(copy, lag=reported_lag(copy.reported or 0, end)) if (copy.reported or 0) >= 0 else copy
             for copy in task.copies
         )
         return replace(task, copies=tuple(copies))

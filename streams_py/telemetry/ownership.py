@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
+from streams_py.assignment.problem import reported_lag
 from streams_py.events.model import ClientPart
 from streams_py.events.parts import WholeRebalance
 from streams_py.events.taskset import format_task_set, parse_task_set
@@ -94,11 +94,4 @@ def lag_of(part: ClientPart | None, sums: Mapping[TaskId, int], task: TaskId, en
     """
     if end is None:
         return None
-    if part is None or task not in sums:
-        return None if end == UNKNOWN_OFFSET_SUM else end
-    reported = sums[task]
-    if reported == LATEST_OFFSET:
-        return LATEST_OFFSET
-    if reported == UNKNOWN_OFFSET_SUM or end == UNKNOWN_OFFSET_SUM:
-        return None
-    return end if end < reported else end - max(reported, 0)
+    return reported_lag(sums.get(task, 0) if part is not None else 0, end)

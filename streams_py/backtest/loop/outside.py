@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, DecodeError
+from streams_protocol import LATEST_OFFSET, DecodeError
 from streams_protocol.types import TaskId
+from streams_py.assignment.problem import reported_lag
 from streams_py.backtest.inputs import ReplayClient, ReplayInput, check_input
 from streams_py.backtest.situation import ends_of
 from streams_py.events.fields import SETTING, TEXT, form, list_of, map_of, read_record, record, refused, write_record
@@ -170,6 +171,5 @@ def _grown(
 
 
 def _lag(value: int, end: int) -> int | None:
-    if value == LATEST_OFFSET:
-        return 0
-    return None if UNKNOWN_OFFSET_SUM in (value, end) else max(end - value, 0)
+    lag = reported_lag(value, end)
+    return 0 if lag == LATEST_OFFSET else lag

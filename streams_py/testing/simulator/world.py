@@ -51,7 +51,6 @@ class World:
         self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.ongoing_faults)
         self.coordinator = GroupCoordinator(self.timeline)
         self.coordinator.check_generations = self.mutant != ACCEPT_EVERY_COMMIT
-        self.checkers = checkers
         self._see_published = [c for c in checkers if type(c).published is not Checker.published]
         self._see_gained = [c for c in checkers if type(c).gained is not Checker.gained]
         self._see_restored = [c for c in checkers if type(c).restored is not Checker.restored]

@@ -17,7 +17,7 @@ from streams_py.assignment import (
     validate_task_assignment,
 )
 from streams_py.assignment.application_state import PartitionDescription, ProblemState, RackLookup, TaskDescription
-from streams_py.assignment.problem import AssignmentProblem, ClientInput, lag_from_offsets
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, lag_from_offsets, reported_lag
 from streams_py.errors import ConfigError, IllegalStateError, UnsupportedOperationError
 from tests.support.assignment.scenario_language import process_id
 
@@ -192,6 +192,21 @@ def test_setting_of_the_wrong_kind_is_refused(key: str) -> None:
 )
 def test_lag_is_computed_from_reported_offsets(offset: int, end: int, lag: int) -> None:
     assert lag_from_offsets(offset, end) == lag
+
+
+@pytest.mark.parametrize(
+    ("offset", "end", "lag"),
+    [
+        pytest.param(40, 100, 60, id="behind"),
+        pytest.param(101, 100, 100, id="beyond the end"),
+        pytest.param(-2, 100, -2, id="runs the task"),
+        pytest.param(-2, -3, -2, id="runs the task, unknown end"),
+        pytest.param(-3, 100, None, id="unknown offset"),
+        pytest.param(40, -3, None, id="unknown end"),
+    ],
+)
+def test_lag_outside_of_the_leader_follows_its_rule(offset: int, end: int, lag: int | None) -> None:
+    assert reported_lag(offset, end) == lag
 
 
 def named(partition: int, name: str = "A", subtopology: int = 0) -> TaskId:

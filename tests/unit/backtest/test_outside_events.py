@@ -98,6 +98,8 @@ def test_lost_and_lagging_copies_are_told_when_they_were_to_be_kept() -> None:
     assert (found.gone, list(found.came)) == ([], [])
     assert dict(zip(found.copies[A].tasks, found.copies[A].v, strict=True)) == {TaskId(0, 2): 500, TaskId(0, 3): LOST}
     assert list(found.copies[B].v) == [20, 20]  # how the others fared belongs to it
+    beyond = replay(client(A, "0:0-1", {"0:2": LONG + 1, "0:3": LONG}), client(B, "0:2-3", {"0:0-1": LONG}), subs=SUBS)
+    assert list(event(TWO, beyond).copies[A].v) == [LONG, 0]  # its copy is not of this changelog
     nothing = replay(client(A, "0:0-1", {"0:2-3": LONG - 100}), client(B, "0:2-3", {"0:0-1": LONG}), subs=SUBS)
     assert outside_event(TWO, nothing) is None  # within acceptable.recovery.lag
 

@@ -108,6 +108,7 @@ def test_lags_are_given_where_the_changelogs_are_certain() -> None:
     seen = view(
         member(0, active=(0, 1), sums=dict.fromkeys((0, 1), LATEST_OFFSET)),
         member(1, standby=(0, 1), sums={0: 90}),
+        member(2, standby=(0,), sums={0: 130}),
         partitions=2,
     )
     counts = {"in": 2, "app-counts-changelog": 2, "app-other-changelog": 5, "stranger-x-changelog": 2}
@@ -119,7 +120,8 @@ def test_lags_are_given_where_the_changelogs_are_certain() -> None:
     seen = with_input_lags(seen, committed, {TopicPartition("in", 1): 400}, ends)
     seen = with_copy_lags(seen, changelogs, ends)
     assert [task.input_lag for task in seen.tasks] == [10, 600]
-    assert [copy.lag for task in seen.tasks for copy in task.copies] == [10, 100]
+    lags = {(str(task.id), copy.member_id): copy.lag for task in seen.tasks for copy in task.copies}
+    assert lags == {("0_0", "m1"): 10, ("0_0", "m2"): 100, ("0_1", "m1"): 100}, "m2 is beyond the end: the whole of it"
     screen = io.StringIO()
     Console(file=screen, width=300).print(render(seen, all_tasks=True))
     assert "B1 (<= 10)" in screen.getvalue()

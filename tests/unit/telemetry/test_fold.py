@@ -90,6 +90,7 @@ def test_withheld_task_is_with_both_and_moves_once_when_it_is_handed_over() -> N
         (1_000, "move_free", 0),
         (10, "move_cold", 990),
         (999, "move_warm", 1),
+        (1_500, "move_cold", 1_000),  # beyond the end: the copy is not of this changelog
         (-3, "move_cold", None),
     ],
 )

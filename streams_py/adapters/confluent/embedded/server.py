@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import logging
 import os
 import signal
 import socket
@@ -39,8 +38,6 @@ from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.connection.exact_reads import read_exactly
 from streams_py.errors import StreamsError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
-
-_log = logging.getLogger(__name__)
 
 START_LOCK: Final = "start"
 SERVER_LOCK: Final = "server"

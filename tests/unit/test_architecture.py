@@ -320,10 +320,7 @@ _LONG_FUNCTIONS = {
         "connect/assignment/cooperative.py:CooperativeAssignor.assign",
         "leader/steps/decode.py:decode_group",
     ),
-    "to be shortened": (
-        "state/opening/stores.py:open_store",
-        "state/windowed/entries.py:WindowedEntries._scan_time",
-    ),
+    "to be shortened": ("state/opening/stores.py:open_store", "state/windowed/entries.py:WindowedEntries._scan_time"),
 }
 """Functions of more than 60 lines, by reason. Remove a function from the list when it has become shorter."""
 

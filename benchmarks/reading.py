@@ -134,7 +134,7 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
             time.sleep(0.001)  # like a poll that waits for records
             continue
         if number % len(batches) == 0:
-            executor.task.start_again_at(source)  # otherwise they are skipped as records delivered twice
+            executor.task.positions.start_again_at(source)  # otherwise they are skipped as records delivered twice
         executor.add(source, batches[number % len(batches)])
         while taken := executor.step(_BATCH):
             worked += taken

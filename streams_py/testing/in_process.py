@@ -217,7 +217,7 @@ class InProcessTasks:
             total += processed
 
     def _step(self, executor: TaskExecutor, *, commit: bool) -> int:
-        self.ties += executor.task.next_record_is_tied
+        self.ties += executor.task.records.is_tied()
         if not executor.step():
             return 0
         if commit:

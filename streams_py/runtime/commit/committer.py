@@ -21,9 +21,8 @@ import contextlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from streams_protocol.types import TaskId, TopicPartition
+from streams_protocol.types import TopicPartition
 from streams_py.errors import (
     BrokerUnavailableError,
     StreamsError,
@@ -36,6 +35,7 @@ from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.deadline import Deadline
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.group.transport import UNCONFIRMED, GroupTransport
+from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task_table import TaskTable
 
 _log = logging.getLogger(__name__)
@@ -50,36 +50,6 @@ _COMMIT_TIMEOUT_MS = 10_000
 """Time limit for one attempt to commit, in ms. A later attempt follows, except during a shutdown."""
 _LAST_CALLS_MS = 2_000
 """How long a shutdown waits for asynchronous calls before it cancels them, in ms."""
-
-
-class FencePosition(Protocol):
-    """The positions of a task, for a transaction without processed records."""
-
-    def fence(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-
-
-class Committable(Protocol):
-    """The part of an active task that a commit uses."""
-
-    @property
-    def id(self) -> TaskId: ...
-    @property
-    def topic_ids(self) -> Mapping[str, str]: ...
-    @property
-    def positions(self) -> FencePosition: ...
-    @property
-    def commit_needed(self) -> bool: ...
-    @property
-    def has_calls(self) -> bool: ...
-    def await_answers(self, within_ms: int | None = None) -> int: ...
-    def drain(self, *, drains: bool) -> bool: ...
-    def take_fewer(self) -> int: ...
-    def cancel_calls(self) -> None: ...
-    def flush_caches(self) -> None: ...
-    def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-    def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
-    def write_uncommitted(self, acked: Mapping[TopicPartition, int]) -> None: ...
-    def committed_positions(self) -> Mapping[TopicPartition, int]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +97,7 @@ class Committer:
         self._failing_since_ms: int | None = None
         self._waiting_since_ms = 0  # start of the wait for asynchronous calls, if there is one
 
-    def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
+    def prepare(self, tasks: Collection[ActiveTask], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
         """Flush the tasks, wait for all acknowledgements, and return the offsets to commit.
 
         Args:
@@ -144,7 +114,7 @@ class Committer:
         if needing:
             if self._transactions is not None:
                 self._await_calls(needing, within_ms=calls_ms)
-                if waiting := [task for task in needing if task.has_calls]:
+                if waiting := [task for task in needing if task.calls.are_running]:
                     raise BrokerUnavailableError(_still_running(waiting))
             for task in needing:
                 self._check_member()
@@ -156,7 +126,7 @@ class Committer:
             return self._fence(tasks)
         return offsets
 
-    def _fence(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _fence(self, tasks: Collection[ActiveTask]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return one offset, so that the broker checks the membership of a transaction without processed records.
 
         Processors may write such records during initialisation, or punctuators. Kafka Streams sends no offsets with
@@ -171,7 +141,7 @@ class Committer:
             )
         raise TaskCorruptedError("records were written, but no task is running; they are not committed", {})
 
-    def _await_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+    def _await_calls(self, tasks: Collection[ActiveTask], *, within_ms: int) -> None:
         """Wait for asynchronous calls, including calls that only start when caches are flushed."""
         deadline_ms = self._clock.monotonic_ms() + within_ms
         for task in tasks:
@@ -205,7 +175,7 @@ class Committer:
         """Whether the tasks of the thread can only be committed together."""
         return self._transactions is not None
 
-    def end_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+    def end_calls(self, tasks: Collection[ActiveTask], *, within_ms: int) -> None:
         """Before tasks are revoked, wait for their asynchronous calls, then cancel the remaining calls.
 
         The next owner processes the records of cancelled calls again, because no commit passes them. Raises as
@@ -213,7 +183,7 @@ class Committer:
         """
         self._await_calls(tasks, within_ms=within_ms)
         for task in tasks:
-            task.cancel_calls()
+            task.calls.cancel()
 
     def _check_member(self) -> None:
         if not self._transport.is_member():
@@ -260,7 +230,7 @@ class Committer:
                     waited // 1000,
                 )
 
-    def commit(self, tasks: Collection[Committable], *, in_rebalance: bool = False) -> int:
+    def commit(self, tasks: Collection[ActiveTask], *, in_rebalance: bool = False) -> int:
         """Commit the tasks that need it and return their number.
 
         A broker that does not answer, or accepts no more records, is not an error until that has lasted for
@@ -288,28 +258,28 @@ class Committer:
         self.finish(needing, enforce_checkpoint=False)
         if self._transactions is not None:
             for task in tasks:  # also tasks that drained without anything to commit
-                task.drain(drains=False)
+                task.calls.drain(drains=False)
         return len(needing)
 
-    def _drains(self, tasks: Collection[Committable], needing: Collection[Committable]) -> bool:
+    def _drains(self, tasks: Collection[ActiveTask], needing: Collection[ActiveTask]) -> bool:
         """Whether asynchronous calls are running. The tasks process no more records then.
 
         Once the broker may soon abort the transaction, the tasks start over with fewer records
         at a time. The reason may be many records of one key, which wait for each other.
         """
         self._await_calls(needing, within_ms=0)
-        waiting = [task for task in needing if task.has_calls]
+        waiting = [task for task in needing if task.calls.are_running]
         if not waiting:
             return False
         now_ms = self._clock.monotonic_ms()
         for task in tasks:
-            if task.drain(drains=True):
+            if task.calls.drain(drains=True):
                 self._waiting_since_ms = now_ms
         waited_ms = now_ms - self._waiting_since_ms
         if waited_ms < self._limits.calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
             return True
         text = f"{_still_running(waiting)} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
-        since_ms = max(task.take_fewer() for task in waiting)
+        since_ms = max(task.calls.take_fewer() for task in waiting)
         if since_ms > self._limits.task_timeout_ms:
             raise TimeoutExceededError(
                 f"{text}; this has lasted for {since_ms} ms (task.timeout.ms is {self._limits.task_timeout_ms}). Let "
@@ -320,14 +290,14 @@ class Committer:
             f"{text}; processing again from the last commit, fewer records at a time", {task.id: () for task in waiting}
         )
 
-    def finish(self, tasks: Collection[Committable], *, enforce_checkpoint: bool) -> None:
+    def finish(self, tasks: Collection[ActiveTask], *, enforce_checkpoint: bool) -> None:
         """Complete a commit: write checkpoints and reset the tasks' commit state."""
         acked = self._producer.acked_offsets()
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
-            self._known_commits.note(task.committed_positions(), task.topic_ids)
+            self._known_commits.note(task.positions.committed, task.topic_ids)
 
-    def commit_last(self, tasks: Collection[Committable]) -> None:
+    def commit_last(self, tasks: Collection[ActiveTask]) -> None:
         """Commit all running tasks before they are closed. Cancels asynchronous calls that take too long.
 
         Raises the errors of :meth:`prepare`, :meth:`commit_prepared`, and of the application's code.
@@ -338,7 +308,7 @@ class Committer:
         self.commit_prepared(offsets, timeout_ms=self._deadline.left_ms(_COMMIT_TIMEOUT_MS))
         self.finish(tasks, enforce_checkpoint=True)
 
-    def make_room(self, tasks: Collection[Committable]) -> bool:
+    def make_room(self, tasks: Collection[ActiveTask]) -> bool:
         """Write to disk what the stores hold in memory for a commit that is delayed. Not for transactions.
 
         The changelogs already have these writes, so a member that restores the tasks gets them, too. (Kafka Streams'
@@ -373,5 +343,5 @@ class Committer:
         _log.log(level, "offsets not committed for %d ms: %s; retrying", silent_ms, error)
 
 
-def _still_running(tasks: Sequence[Committable]) -> str:
+def _still_running(tasks: Sequence[ActiveTask]) -> str:
     return f"asynchronous calls of task {tasks[0].id} are still running"

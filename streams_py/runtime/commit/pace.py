@@ -120,7 +120,7 @@ class CommitPace:
         if now < self._next_try_ms:
             return 0
         if not (due or any(task.commit_requested for task in running)):
-            drained = [task for task in running if task.is_drained]
+            drained = [task for task in running if task.calls.are_drained]
             if not drained:
                 return 0
             if not self._committer.is_transactional:

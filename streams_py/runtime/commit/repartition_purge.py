@@ -31,7 +31,7 @@ class RepartitionPurge:
         offsets = {
             partition: offset
             for task in tasks
-            for partition, offset in task.committed_positions().items()
+            for partition, offset in task.positions.committed.items()
             if partition.topic in self._topics
         }
         if offsets:

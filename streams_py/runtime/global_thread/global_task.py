@@ -81,7 +81,7 @@ class GlobalTask:
         """Process all records that were added, and punctuate. Records that need an unavailable service stay."""
         while self.task.process(RECORDS_MAX):
             pass
-        self.task.partitions_to_pause()  # nothing to pause: all records were processed
+        self.task.records.take_to_pause()  # nothing to pause: all records were processed
         self.task.punctuate()
 
     def process_restored(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:

@@ -66,7 +66,7 @@ class ActiveTask(Task):
         self._collector = collector
         self._clock = clock
         self._failures = Failures(id, self.record, collector, self._current_raw)
-        self._loop = RecordLoop(
+        self.records = RecordLoop(
             self.record,
             self._failures,
             inputs,
@@ -75,9 +75,9 @@ class ActiveTask(Task):
             idle_max_ms=settings.max_task_idle_ms,
             counts_bytes=settings.is_measured,
         )
-        self.calls = TaskCalls(self.record, shared.background, clock, self._loop.current_raw)
+        self.calls = TaskCalls(self.record, shared.background, clock, self.records.current_raw)
         self.punctuators = Punctuators(self.record, clock)
-        self.positions = CommitPositions(self._loop, inputs)
+        self.positions = CommitPositions(self.records, inputs)
         self._services = NodeServices(
             self.record,
             stores,
@@ -88,7 +88,7 @@ class ActiveTask(Task):
             calls=self.calls,
             processor_metadata=self.positions.processor_metadata,
         )
-        self.figures = TaskFigures(self._loop, self._services.sent)
+        self.figures = TaskFigures(self.records, self._services.sent)
         self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
         self._half_done = False
@@ -136,7 +136,7 @@ class ActiveTask(Task):
     def _set_readers(self, bound: BoundTopology) -> None:
         topics = {partition.topic for partition in self.input_partitions}
         readers = source_readers(self.nodes.nodes, self.settings, topics, bound.sources)
-        self._loop.set_readers({partition: readers[partition.topic] for partition in self.input_partitions})
+        self.records.set_readers({partition: readers[partition.topic] for partition in self.input_partitions})
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on. Buffered records of partitions that stay are kept."""
@@ -150,7 +150,7 @@ class ActiveTask(Task):
         super().suspend()
         if not was_running or self.bound is None:
             return
-        self._loop.clear()
+        self.records.clear()
         error = self._forget_processors(self.bound)
         if error is not None:
             raise error
@@ -178,37 +178,29 @@ class ActiveTask(Task):
         self._retries.note_progress()
 
     def _forget_consumed(self) -> None:
-        self._loop.queues.clear()
+        self.records.queues.clear()
         self.calls.forget()
         self._forget_effects()
         self.positions.clear()
 
     def _forget_effects(self) -> None:
-        self._loop.progressed = self._half_done = self.punctuators.were_called = False
+        self.records.progressed = self._half_done = self.punctuators.were_called = False
         self._services.commit_requested = False
 
     # -- records ----------------------------------------------------------------------------------------
 
     def add_records(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
         """Buffer records of one input partition, in offset order."""
-        self._loop.add(partition, records)
-
-    def sample_next(self) -> None:
-        """Measure the age of the next record."""
-        self._loop.samples_next = True
-
-    def start_again_at(self, partition: TopicPartition) -> None:
-        """Accept any offset from this partition: its log has changed."""
-        self.positions.start_again_at(partition)
+        self.records.add(partition, records)
 
     def oldest_waiting_ms(self) -> int | None:
         """Return the smallest timestamp of the next records of all partitions; None if no record waits."""
-        queues = self._loop.queues.values()
+        queues = self.records.queues.values()
         return min((queue.buffer[0].timestamp()[1] for queue in queues if queue.buffer), default=None)
 
     def has_input(self) -> bool:
         """Whether records wait in the queues or on the broker, or may wait there."""
-        return self._loop.has_input()
+        return self.records.has_input()
 
     def process(self, max_records: int) -> int:
         """Process up to ``max_records`` records and return the number of records that were processed.
@@ -222,7 +214,7 @@ class ActiveTask(Task):
         """
         if self._phase is not TaskPhase.RUNNING or self._retries.is_paused():
             return 0
-        loop = self._loop
+        loop = self.records
         progressed, loop.progressed = loop.progressed, False
         try:
             calls = self.calls.in_flight
@@ -248,7 +240,7 @@ class ActiveTask(Task):
         count = self._sent_on(calls.send_on)
         if room := min(calls.room(), max_records):
             started = calls.started
-            taken = self._loop.run(room)
+            taken = self.records.run(room)
             calls.note_taken(taken, started)
             count += taken
         calls.hand_over()
@@ -281,50 +273,15 @@ class ActiveTask(Task):
                 self._retries.record_failure(error)  # raises: the transaction has a part of the work
             raise
 
-    def cancel_calls(self) -> None:
-        """Cancel asynchronous calls. Commits of this task still don't pass their records."""
-        self.calls.cancel()
-
-    @property
-    def has_calls(self) -> bool:
-        """Whether asynchronous calls are running."""
-        return self.calls.are_running
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether the task stopped processing to make a commit possible, and the commit is possible now."""
-        return self.calls.are_drained
-
-    def drain(self, *, drains: bool) -> bool:
-        """Stop processing until the next commit, or continue. False if nothing changes."""
-        return self.calls.drain(drains=drains)
-
-    def take_fewer(self) -> int:
-        """See :meth:`TaskCalls.take_fewer`."""
-        return self.calls.take_fewer()
-
-    def partitions_to_pause(self) -> frozenset[TopicPartition]:
-        """Return partitions whose buffers are full, to pause in the consumer. Each is returned once."""
-        return self._loop.take_to_pause()
-
-    def partitions_to_resume(self) -> frozenset[TopicPartition]:
-        """Return paused partitions whose buffers have room again. Each is returned once."""
-        return self._loop.take_to_resume()
-
     @property
     def buffered_records(self) -> int:
         """Number of records in the queues."""
-        return sum(len(queue.buffer) for queue in self._loop.queues.values())
+        return sum(len(queue.buffer) for queue in self.records.queues.values())
 
     @property
     def dropped_records(self) -> int:
         """Number of records dropped by handlers, operators and partitioners (metric ``dropped-records-total``)."""
         return self._failures.dropped_records
-
-    @property
-    def next_record_is_tied(self) -> bool:
-        """Whether the next records of two partitions have the same timestamp."""
-        return self._loop.is_tied()
 
     # -- punctuation ------------------------------------------------------------------------------------
 
@@ -363,7 +320,7 @@ class ActiveTask(Task):
     @property
     def commit_needed(self) -> bool:
         """Whether something happened since the last commit. Skipped transaction markers count."""
-        touched = self._loop.progressed or self._half_done or self.punctuators.were_called or self.calls.need_commit
+        touched = self.records.progressed or self._half_done or self.punctuators.were_called or self.calls.need_commit
         return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
@@ -393,7 +350,7 @@ class ActiveTask(Task):
         """Handle a successful commit. ``acked``: highest acknowledged offset per changelog partition, of all tasks."""
         self.positions.note_committed(self.calls.in_flight, running=self._phase is TaskPhase.RUNNING)
         touched = self._half_done or self.punctuators.were_called
-        self._retries.note_commit(took_records=self._loop.progressed, touched=touched)
+        self._retries.note_commit(took_records=self.records.progressed, touched=touched)
         self._forget_effects()
         self.calls.note_committed()
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
@@ -409,10 +366,6 @@ class ActiveTask(Task):
         logs = self.stores.changelog_partitions - self.stores.source_changelogs  # the group commits the source topics
         self.stores.update_offsets({partition: acked[partition] for partition in logs & acked.keys()})
         self.stores.commit({})
-
-    def committed_positions(self) -> Mapping[TopicPartition, int]:
-        """Return the offsets of the last commit, for partitions that this task has read."""
-        return self.positions.committed
 
     def contained_positions(self) -> dict[TopicPartition, int]:
         """Return the last offset of each input partition that the stores contain, if known. Thread-safe."""

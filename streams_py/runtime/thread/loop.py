@@ -201,7 +201,7 @@ class StreamLoop:
 
     def _poll(self) -> list[RawRecord]:
         parts = self.parts
-        if any(task.has_calls for task in parts.table.running()):
+        if any(task.calls.are_running for task in parts.table.running()):
             if self._idle:  # wait for an answer, which is more urgent than new records
                 parts.background.wait(min(_BUSY_POLL_MS, self._settings.poll_ms))
             timeout_ms = 0
@@ -232,7 +232,7 @@ class StreamLoop:
             batch = list(run)
             self.parts.key_placement.note(task.id.subtopology, partition, batch, self.parts.producer.partitions_for)
             task.add_records(partition, batch)
-            full += task.partitions_to_pause()
+            full += task.records.take_to_pause()
         if full:
             self.parts.consumer.pause(full)
 
@@ -251,12 +251,12 @@ class StreamLoop:
             if began_ms >= self._next_sample_ms:
                 self._next_sample_ms = began_ms + _SAMPLE_MS
                 for task in tasks:
-                    task.sample_next()
+                    task.records.samples_next = True
             working, n = self._pace.shares(tasks, self._batch_size.n)
             for task in working:
                 taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)
                 processed += taken
-                more = more or is_cut or taken >= n or (taken > 0 and task.has_calls)
+                more = more or is_cut or taken >= n or (taken > 0 and task.calls.are_running)
             processed_ms = clock.monotonic_ms()
             took_ms = processed_ms - began_ms
             control.process_latency.add(took_ms, processed)
@@ -268,7 +268,7 @@ class StreamLoop:
                     punctuated, before_ms = punctuated + fired, after_ms
             control.punctuate_latency.add(before_ms - processed_ms, punctuated)
         finally:  # also if a task fails: the partitions of other tasks would stay paused
-            resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
+            resumed = [partition for task in tasks for partition in task.records.take_to_resume()]
             if resumed:
                 parts.consumer.resume(resumed)
         if tasks and began_ms >= self._next_lags_ms:

@@ -64,7 +64,7 @@ def thread_metadata(thread: StreamThread) -> ThreadMetadata:
     standby: list[TaskMetadata] = []
     for task in thread.tasks:
         if isinstance(task, ActiveTask):
-            offsets = dict(task.committed_positions())
+            offsets = dict(task.positions.committed)
             active.append(TaskMetadata(task.id, task.state, task.input_partitions, offsets))
         else:
             standby.append(TaskMetadata(task.id, task.state, task.input_partitions, {}))

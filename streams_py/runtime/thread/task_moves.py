@@ -155,7 +155,7 @@ class TaskMoves:
         where = "the beginning" if position == BEGINNING else "the end"
         _log.warning("offset out of range for %s (deleted by retention?); resuming at %s", partition, where)
         for task in owners:
-            task.start_again_at(partition)
+            task.positions.start_again_at(partition)
         self._parts.consumer.seek(partition, position)
 
     # -- rebalance: called through the inbox -----------------------------------------------------------------

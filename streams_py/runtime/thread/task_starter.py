@@ -149,7 +149,7 @@ class TaskStarter:
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
             self._topic_changes.started(task, partition, at)
             if at is not reported[partition]:
-                task.start_again_at(partition)
+                task.positions.start_again_at(partition)
         return True
 
     def _warn_of_empty_stores(self, task: ActiveTask, committed: CommittedOffsets) -> None:

@@ -147,7 +147,7 @@ class TopicChanges:
                 before = task.topic_ids[partition.topic]
                 position = consumer.position(partition)
                 self._report(task.id, partition, position or 0, f"{before} and is {now[partition.topic]}")
-                task.start_again_at(partition)
+                task.positions.start_again_at(partition)
                 consumer.seek(partition, BEGINNING)
             task.topic_ids |= {at.topic: now[at.topic] for at in task.input_partitions if at.topic in now}
             if tables := task.stores.source_changelogs & set(changed):

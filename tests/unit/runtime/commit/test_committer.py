@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,6 +87,7 @@ class FakeTask:
         self.commit_needed = needed
         self._diary = diary
         self._offsets = offsets
+        self.positions = SimpleNamespace(committed=offsets)
 
     def flush_caches(self) -> None:
         self._diary.entries.append(f"{self.name}: caches")
@@ -97,9 +99,6 @@ class FakeTask:
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         assert acked == {TopicPartition("log", 0): 7}
         self._diary.entries.append(f"{self.name}: checkpoint{' enforced' if enforce_checkpoint else ''}")
-
-    def committed_positions(self) -> Mapping[TopicPartition, int]:
-        return self._offsets
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ class FakeTask:
     def __init__(self, name: str) -> None:
         self.name = name
         self.commit_needed = True
-        self.commit_requested = self.is_drained = False
+        self.commit_requested = False
+        self.calls = SimpleNamespace(are_drained=False)
         self.stores = SimpleNamespace(uncommitted_bytes=0)
 
     def __repr__(self) -> str:
@@ -104,7 +105,7 @@ def test_requested_commit_does_not_move_the_interval(thread: Thread) -> None:
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_drained_tasks_are_committed_alone_unless_a_transaction_has_all(thread: Thread, is_transactional: bool) -> None:
     thread.is_transactional = is_transactional
-    thread.tasks[1].is_drained = True
+    thread.tasks[1].calls.are_drained = True
     thread.pace.commit_if_due()
     assert thread.commits == [(thread.tasks if is_transactional else [thread.tasks[1]], False)]
 

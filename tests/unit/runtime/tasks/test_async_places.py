@@ -267,7 +267,7 @@ def test_every_record_is_answered_once_in_the_order_of_its_key(concurrency: int,
     kit = Kit(builder.build(), **failing(Answer.CONTINUE, caught))
     pairs = [(random.choice(["a", "b", "c", None]), str(number)) for number in range(400)]
     add(kit, *pairs)
-    while kit.task.buffered_records or kit.task.has_calls:
+    while kit.task.buffered_records or kit.task.calls.are_running:
         kit.task.process(random.randrange(1, 40))
     failed = {failed.value for _, failed, _ in caught}
     assert failed == {value for _, value in pairs if int(value) % 7 == 0}

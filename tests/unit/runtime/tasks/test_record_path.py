@@ -187,15 +187,15 @@ class TestBuffers:
     def test_partition_is_paused_above_the_limit_and_resumed_at_it(self) -> None:
         kit = Kit(pipe(), buffered_records_per_partition=3)
         kit.add(*(record("x", offset=n) for n in range(3)))
-        assert kit.task.partitions_to_pause() == frozenset()
+        assert kit.task.records.take_to_pause() == frozenset()
         kit.add(*(record("x", offset=n) for n in range(3, 5)))
-        assert kit.task.partitions_to_pause() == {IN}
-        assert kit.task.partitions_to_pause() == frozenset()
+        assert kit.task.records.take_to_pause() == {IN}
+        assert kit.task.records.take_to_pause() == frozenset()
         kit.task.process(1)
-        assert kit.task.partitions_to_resume() == frozenset()
+        assert kit.task.records.take_to_resume() == frozenset()
         kit.task.process(1)
-        assert kit.task.partitions_to_resume() == {IN}
-        assert kit.task.partitions_to_resume() == frozenset()
+        assert kit.task.records.take_to_resume() == {IN}
+        assert kit.task.records.take_to_resume() == frozenset()
 
     def test_batch_is_never_cut(self) -> None:
         kit = Kit(pipe(), buffered_records_per_partition=1)
@@ -207,8 +207,8 @@ class TestBuffers:
         kit = Kit(pipe(), buffered_records_per_partition=1)
         kit.task.add_records(IN, [record("x", offset=n) for n in range(5)])
         kit.task.process(5)
-        assert kit.task.partitions_to_pause() == frozenset()
-        assert kit.task.partitions_to_resume() == frozenset()
+        assert kit.task.records.take_to_pause() == frozenset()
+        assert kit.task.records.take_to_resume() == frozenset()
 
     @pytest.mark.parametrize("topics", [("in",), ("in", "b")])
     def test_update_input_partitions_keeps_records_of_those_that_stay(self, topics: tuple[str, ...]) -> None:

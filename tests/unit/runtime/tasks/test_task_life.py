@@ -95,7 +95,7 @@ class TestCommit:
         kit.add(record("x", offset=41), record("x", offset=42))
         kit.task.process(2)
         assert commit(kit) == {IN: 43}
-        kit.task.start_again_at(IN)
+        kit.task.positions.start_again_at(IN)
         kit.positions.positions.pop(IN)  # unknown before the first answer
         assert commit(kit) == {}
         kit.positions.positions[IN] = 0
@@ -109,7 +109,7 @@ class TestCommit:
         kit = counting_kit()
         kit.add(*(record("x", offset=at) for at in (40, 41, 42)))
         kit.task.process(1)
-        kit.task.start_again_at(IN)
+        kit.task.positions.start_again_at(IN)
         kit.positions.positions.pop(IN)
         assert commit(kit) == {IN: 0}
         kit.add(record("y", offset=0), record("y", offset=1))
@@ -157,10 +157,10 @@ class TestCommit:
         kit = counting_kit()
         kit.add(record("x"), record("y", offset=1))
         kit.task.process(1)
-        assert kit.task.committed_positions() == {}
+        assert kit.task.positions.committed == {}
         commit(kit)
         kit.task.process(1)
-        assert kit.task.committed_positions() == {IN: 1}
+        assert kit.task.positions.committed == {IN: 1}
 
     def test_what_counts_as_committed_is_what_was_to_be_although_records_came_meanwhile(self) -> None:
         """A revocation commits on another thread while this thread keeps polling.
@@ -173,7 +173,7 @@ class TestCommit:
         assert kit.task.committable_offsets()[IN].offset == 1
         kit.add(record("b", offset=4))
         kit.task.post_commit(enforce_checkpoint=False, acked={})
-        assert kit.task.committed_positions() == {IN: 1}
+        assert kit.task.positions.committed == {IN: 1}
         assert kit.stores.inputs.offsets == {IN: 1}
 
     def test_source_changelog_has_the_consumed_offset(self) -> None:

@@ -53,7 +53,7 @@ def test_source_says_how_old_the_first_record_of_a_batch_is_when_it_is_asked_to_
     assert "record-e2e-latency-avg" not in node(kit, "source")
     for count, looks in ((2, False), (1, False), (1, True), (1, False)):
         if looks:
-            kit.task.sample_next()
+            kit.task.records.samples_next = True
         assert kit.task.process(count) == count
     assert kit.task.process(1) == 0
     found = node(kit, "source")

@@ -99,7 +99,7 @@ def test_no_commit_passes_a_record_under_way() -> None:
     assert at.offset == 1
     assert decode_offset_metadata(at.metadata).partition_time_ms == 10
     kit.task.post_commit(enforce_checkpoint=False, acked={})
-    assert kit.task.committed_positions() == {IN: 1}
+    assert kit.task.positions.committed == {IN: 1}
     assert kit.task.commit_needed
     others = values(kit)
     service.answer("2")
@@ -213,7 +213,7 @@ def test_suspension_cancels_what_is_under_way_and_no_commit_passes_it() -> None:
     until_sent(kit, "1")
     until(lambda: "2" in service.asked, "the call")
     assert kit.task.await_answers(0) == 0
-    kit.task.cancel_calls()
+    kit.task.calls.cancel()
     assert offset(kit) == 1
     kit.task.suspend()
     until(lambda: service.cancelled == ["2"], "the call to be cancelled")
@@ -257,10 +257,10 @@ def test_what_a_punctuator_made_holds_all_positions_until_it_is_done() -> None:
     kit.task.post_commit(enforce_checkpoint=False, acked={})
     add(kit, ("a", "2"), first=1)
     assert kit.task.process(100) == 0
-    assert not kit.task.is_drained
+    assert not kit.task.calls.are_drained
     service.answer("tick")
     until_sent(kit, "TICK")
-    assert kit.task.is_drained
+    assert kit.task.calls.are_drained
     assert kit.task.commit_needed, "although records wait: the task takes none before it"
     assert offset(kit) == 1
     kit.task.post_commit(enforce_checkpoint=False, acked={})
@@ -275,7 +275,7 @@ def test_answers_are_something_to_commit_although_nothing_else_was_processed_sin
     kit.task.post_commit(enforce_checkpoint=False, acked={})
     service.answer("1")
     assert kit.task.await_answers(60_000) == 1
-    assert not kit.task.has_calls
+    assert not kit.task.calls.are_running
     assert kit.task.commit_needed
     assert offset(kit) == 1
     kit.task.post_commit(enforce_checkpoint=False, acked={})

@@ -82,6 +82,7 @@ class Membership(Protocol):
     def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None: ...
     def request_rejoin(self, reason: str) -> None: ...
     def rejoin_as_new_member(self) -> None: ...  # unsubscribe and subscribe again, after tasks have migrated
+    def expect_rebalance(self) -> None: ...  # send heartbeats more often for some seconds: another process has ended
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Commit offsets. TaskMigratedError if this is no longer a member, BrokerUnavailableError on timeout."""
 

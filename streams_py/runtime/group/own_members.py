@@ -68,6 +68,11 @@ class OwnMembers:
         self._has_failed = False
         self._is_closed = False
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None before the first join."""
+        return self._cluster_id
+
     def joining(self, thread: int, member_id: str, generation: int) -> None:
         """Remove the predecessor's members, if that is not done yet. Put the member of a thread on record.
 

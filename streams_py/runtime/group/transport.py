@@ -211,6 +211,9 @@ class GroupProtocol(Protocol):
             report: Describes the thread's tasks.
         """
 
+    def expect_rebalance(self) -> None:
+        """Notice the next rebalance sooner than usual, for some seconds: another process of this host has ended."""
+
     def processes(self) -> frozenset[str] | None:
         """Return the ids of all processes with a member in the group; None if unknown. For one thread at a time."""
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Callable
 from functools import cached_property
 
@@ -22,6 +24,7 @@ from streams_py.runtime.commit.open_transactions import OpenTransactions
 from streams_py.runtime.group.classic.opening import ClassicProtocol, check_assignor
 from streams_py.runtime.group.dead_members import DeadMembers
 from streams_py.runtime.group.own_members import OwnMembers
+from streams_py.runtime.group.sibling_watch import SiblingWatch
 from streams_py.runtime.group.timeline import RebalanceListener
 from streams_py.runtime.group.transport import GroupProtocol
 from streams_py.runtime.queries.hosts import StoreHosts
@@ -96,6 +99,7 @@ class SharedResources:
         self.dead_members = DeadMembers(clients.group_admin, config.application_id)
         self._run_folder: LockedFolder | None = None  # of an instance without persistent stores
         self._own_members: OwnMembers | None = None  # set by open()
+        self._sibling_watch: SiblingWatch | None = None
         self.snapshots: Snapshots | None = None
         self.events = InstanceObserver()
         self.group: GroupProtocol | None = None
@@ -155,6 +159,7 @@ class SharedResources:
         )
         if self._own_members is not None:
             group.before_join = self._own_members.joining
+            self._sibling_watch = self._watch_siblings(self._own_members, group)
         if self.config.exactly_once:
             self.open_transactions = OpenTransactions(
                 self.clients.transaction_admin(),
@@ -175,12 +180,31 @@ class SharedResources:
             chosen = config.state_dir if "state_dir" in config.model_fields_set else None
             self._run_folder = lock_run_directory(chosen, config.application_id)
         return OwnMembers(
-            lambda: self.directory.locked or self._run_folder,
+            self._locked_folder,
             config.application_id,
             self._cluster_id,
             self.dead_members,
             instance_id=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"),
         )
+
+    def _watch_siblings(self, own_members: OwnMembers, group: GroupProtocol) -> SiblingWatch | None:
+        folder = self._locked_folder()
+        if folder is None or sys.platform != "linux":
+            return None
+        is_first = os.path.basename(folder.path) == self.config.application_id
+        watch = SiblingWatch(
+            folder.path if is_first else os.path.dirname(folder.path),
+            lambda: None if (locked := self._locked_folder()) is None else locked.path,
+            self.config.application_id,
+            lambda: own_members.cluster_id,
+            self.dead_members,
+            group.expect_rebalance,
+        )
+        watch.start()
+        return watch
+
+    def _locked_folder(self) -> LockedFolder | None:
+        return self.directory.locked or self._run_folder
 
     def _cluster_id(self) -> str | None:
         if self.admin is None:
@@ -210,6 +234,8 @@ class SharedResources:
                 closing.callback(self.open_transactions.close)
             if self.snapshots is not None:
                 closing.callback(self.snapshots.stop)
+            if self._sibling_watch is not None:
+                closing.callback(self._sibling_watch.close)
             closing.callback(self.event_loop.close)
 
     def clean_up(self) -> None:

@@ -18,8 +18,9 @@ import errno
 import fcntl
 import json
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import IO, Final
@@ -34,6 +35,9 @@ LOCK_FILE: Final = ".lock"
 _PROCESS_FILE: Final = "kafka-streams-process-metadata"
 _PROCESS_FILE_MAX: Final = 64 << 10
 _PREFIX: Final = "instance-"
+
+_FLOCK: Final = struct.Struct("@hhqqi4x")
+"""``struct flock`` of 64-bit Linux: kind, whence, start, length, pid."""
 
 _locked_here: set[str] = set()
 """The directories locked by this process. POSIX record locks do not exclude other clients in the same process."""
@@ -154,6 +158,26 @@ def lock_directory(directory: str) -> IO[bytes] | None:
             raise not_usable(directory, error) from error
         _locked_here.add(directory)
         return file
+
+
+def ask_if_unlocked(directory: str, ask: Callable[[int], bool]) -> bool | None:
+    """Call ``ask`` with the lock file of a directory if no process holds the lock. The lock is not taken.
+
+    To take the lock would make an instance that starts at this moment use another directory.
+
+    Returns:
+        The result of ``ask``. None if a process holds the lock, or if that is unknown.
+    """
+    with _locked_here_guard:
+        if directory in _locked_here:
+            return None  # opening and closing the lock file would release the lock
+        try:
+            with open(os.path.join(directory, LOCK_FILE), "rb", opener=open_file) as file:
+                wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind, *_ = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, wanted))
+                return ask(file.fileno()) if kind == fcntl.F_UNLCK else None
+        except OSError:
+            return None
 
 
 def is_held(directory: str, lock: IO[bytes], process_id: ProcessId) -> bool:

@@ -81,6 +81,49 @@ def test_frozen_process_is_not_removed_by_a_copy_of_its_directory(application: C
         assert "was removed from the group" not in instance.log_text
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_process_that_dies_for_good_is_replaced_without_waiting_for_its_session(
+    application: Callable[..., Application], guarantee: str
+) -> None:
+    app = application(session_timeout_ms=SESSION_MS, processing_guarantee=guarantee)
+    shared = {"state.dir": str(app.folder / "shared")}
+    lines = text(4_000)
+    half = len(lines) // 2
+    a, b = (app.start(name, config=shared) for name in "ab")
+    app.await_shared(a, b)
+    app.feed(lines[:half])
+    app.until(app.read, "first results")
+    b.kill()
+    app.feed(lines[half:])
+    app.until(lambda: a.running == app.all_tasks(), "all tasks on the survivor")
+    app.await_caught_up()
+    assert re.search(rf"process {b.process.pid} of this host has ended; removed 1 member", a.log_text)
+    counts, expected = app.counts(), true_counts(lines)
+    if guarantee == "exactly_once_v2":
+        assert counts == expected
+    else:
+        assert counts.keys() == expected.keys()
+        assert all(counts[word] >= expected[word] for word in expected)
+
+
+def test_frozen_and_stopped_siblings_stay_in_the_group(application: Callable[..., Application]) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    shared = {"state.dir": str(app.folder / "shared")}
+    a, b, c = (app.start(name, config=shared) for name in "abc")
+    app.await_shared(a, b, c)
+    frozen, stopped = b.running, c.running
+    b.process.send_signal(signal.SIGSTOP)
+    assert c.close() == 0
+    d = app.start("d", config=shared, command=PYTHON)  # takes the directory of c, and works only when b does
+    app.until(lambda: "joining group" in d.log_text, "the next process to join")
+    assert not re.search(r"of this host has ended", a.log_text + d.log_text)
+    b.process.send_signal(signal.SIGCONT)
+    app.await_shared(a, b, d)
+    assert b.running == frozen
+    assert d.running == stopped
+    assert not re.search(r"of this host has ended", a.log_text + b.log_text + d.log_text)
+
+
 def test_restarted_container_works_without_waiting_for_its_session(application: Callable[..., Application]) -> None:
     if subprocess.run([*IN_NAMESPACE, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this user may not create pid namespaces")

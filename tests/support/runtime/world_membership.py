@@ -125,6 +125,9 @@ class WorldMembership:
     def request_rejoin(self, reason: str) -> None:
         self._world.diary.append(("rejoin", reason))
 
+    def expect_rebalance(self) -> None:
+        pass
+
     def rejoin_as_new_member(self) -> None:
         self._world.diary.append(("join as a new member",))
         self.owned = frozenset()

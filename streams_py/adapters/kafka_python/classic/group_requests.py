@@ -30,7 +30,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.classic.former_ids import FormerIds
-from streams_py.adapters.kafka_python.classic.heartbeats import Heartbeats
+from streams_py.adapters.kafka_python.classic.heartbeats import AFTER_DEATH_S, Heartbeats
 from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
 from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
@@ -68,6 +68,11 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         if self.failure is None:
             self.failure = error
         self._inbox.wake()
+
+    def expect_rebalance(self) -> None:
+        """Send heartbeats more often for some seconds."""
+        self.heartbeat.expect_rebalance(AFTER_DEATH_S)
+        self._heartbeat_wakeup.notify()
 
     def _confirm(self, sent_at: float) -> None:
         """Note that the broker has answered, as to a member, a request that was sent at ``sent_at``."""

@@ -17,6 +17,8 @@ SOON_MS: Final = 200
 """Interval of heartbeats after a rebalance, in ms, if ``heartbeat.interval.ms`` is not shorter."""
 AFTER_REBALANCE_S: Final = 5.0
 """Time after a rebalance during which another one is likely, in seconds."""
+AFTER_DEATH_S: Final = 15.0
+"""Time after the end of another process during which its members are removed, or it returns, in seconds."""
 
 
 class Heartbeats(Heartbeat):  # type: ignore[misc]  # kafka-python has no type information

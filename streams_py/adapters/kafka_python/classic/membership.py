@@ -163,6 +163,12 @@ class KafkaPythonMembership:
         timer.daemon = True
         timer.start()
 
+    def expect_rebalance(self) -> None:
+        """Send heartbeats more often for some seconds, to notice a rebalance that another process causes."""
+        coordinator = self._coordinator
+        if coordinator is not None:
+            self._on_network_thread(coordinator.expect_rebalance)
+
     def rejoin_as_new_member(self) -> None:
         """Give up the membership and rejoin, because tasks have migrated. Returns immediately; ``on_lost`` follows.
 

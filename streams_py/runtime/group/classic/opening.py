@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -83,6 +84,7 @@ class ClassicProtocol:
         self._processes = GroupProcesses(clients.group_admin, config.application_id)
         self._cleanup = CleanupCheck(admin)
         self._outcomes: dict[int, RoundOutcome] = {}  # by the number of the thread, also after its end
+        self._memberships: weakref.WeakSet[Membership] = weakref.WeakSet()  # a thread that has ended is not kept
         self._lock = threading.Lock()
         self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
         """Called before each JoinGroup request with the thread's number, its member id or "", its generation or -1."""
@@ -112,8 +114,16 @@ class ClassicProtocol:
         self._subscribe(membership)
         with self._lock:
             self._outcomes[index] = executor.outcome
+            self._memberships.add(membership)
         static = StaticMember(thread, self._admin, self._config.application_id, self._instance_id(index))
         return ClassicTransport(membership, rounds, calls, member, executor, report, self._clock, static)
+
+    def expect_rebalance(self) -> None:
+        """Let all members of this client send heartbeats more often for some seconds."""
+        with self._lock:
+            memberships = list(self._memberships)
+        for membership in memberships:
+            membership.expect_rebalance()
 
     def processes(self) -> frozenset[str] | None:
         """Return the ids of all processes with a member in the group; None if unknown."""

@@ -255,6 +255,16 @@ def test_follow_up_rebalance_is_noticed_soon(make):
     assert heartbeat.time_to_next_heartbeat() <= SOON_MS / 1_000
 
 
+def test_end_of_another_process_makes_heartbeats_frequent(make):
+    coordinator = make().joined(T0).coordinator
+    coordinator.heartbeat.config["heartbeat_interval_ms"] = 3_000
+    coordinator.heartbeat._soon_until = 0.0
+    coordinator.heartbeat.sent_heartbeat()
+    assert coordinator.heartbeat.time_to_next_heartbeat() > SOON_MS / 1_000
+    coordinator.expect_rebalance()
+    assert coordinator.heartbeat.time_to_next_heartbeat() <= SOON_MS / 1_000
+
+
 def test_fenced_heartbeat_ends_the_membership(make):
     member = make().joined(T0)
     fenced = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=FENCED_INSTANCE_ID)

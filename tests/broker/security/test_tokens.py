@@ -19,7 +19,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from streams_py import KafkaStreams, StreamsBuilder, serdes
+from streams_py import KafkaStreams, State, StreamsBuilder, serdes
 from streams_py.adapters.security.client_settings import librdkafka_settings
 from streams_py.adapters.security.settings import parse_security
 from streams_py.testing.broker import NoBrokerError
@@ -181,6 +181,19 @@ def test_sessions_are_renewed_and_an_expired_token_is_an_outage_that_ends(
         provider.fails = False
         app.count()
     assert "works again" in caplog.text
+
+
+def test_task_timeout_decides_once_the_token_has_expired(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = Provider(life_s=8)
+    app = Application(site, tmp_path, provider, **{"task.timeout.ms": 10_000, "commit.interval.ms": 15_000})
+    with app.streams:
+        app.count()
+        provider.fails = True
+        site.write(app.input)  # is processed now, and committed after the token has expired
+        until(lambda: app.streams.state is State.ERROR, "the end of the application")
+    assert "task.timeout.ms is 10000" in caplog.text
 
 
 def test_librdkafka_logs_in_again_on_its_connection(site: Site) -> None:

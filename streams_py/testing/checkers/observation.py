@@ -85,15 +85,25 @@ class Published:
 
     @cached_property
     def hosts(self) -> Mapping[HostInfo, ProcessId]:
-        """Process id by end point; empty if two processes share an end point, or one has two."""
+        """Process id by end point.
+
+        Empty if two processes share an end point, or if members of one process differ in it. A leader then does not
+        know which one is right, and one of them may have none.
+        """
         found: dict[HostInfo, ProcessId] = {}
+        texts: dict[ProcessId, str] = {}
         for info in self.subscriptions.values():
-            if info is not None and info.endpoint:
-                name, _, port = info.endpoint.rpartition(":")
+            if info is None:
+                continue
+            text = info.endpoint or ""
+            if texts.setdefault(info.process_id, text) != text:
+                return {}
+            if text:
+                name, _, port = text.rpartition(":")
                 host = HostInfo(name, int(port)) if port.isdigit() else HostInfo(name, 0)
                 if found.setdefault(host, info.process_id) != info.process_id:
                     return {}
-        return found if len(set(found.values())) == len(found) else {}
+        return found
 
 
 @dataclass(frozen=True, slots=True)

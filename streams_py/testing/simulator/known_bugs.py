@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streams_protocol import LATEST_SUPPORTED_VERSION
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.testing.simulator.faults.faults import Fault
+from streams_py.testing.simulator.releases import FUTURE_VERSION
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 
@@ -30,6 +32,7 @@ def _configs(**changes: object) -> AssignmentConfigs:
 
 
 _SEEDS: Final = range(4)
+_NEW: Final = LATEST_SUPPORTED_VERSION
 _Make = Callable[[], tuple[GroupShape, tuple[Action, ...]]]
 
 
@@ -38,36 +41,36 @@ def _processes(*newest: int, threads: int = 1, upgrade_from: str | None = None) 
 
 
 def _leader_is_upgraded_first() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(processes=_processes(8, 8, 8), upgrades=((11, None),))
+    shape = GroupShape(processes=_processes(8, 8, 8), upgrades=((_NEW, None),))
     return shape, tuple(Action(20_000 + 15_000 * n, Fault.UPGRADE) for n in range(3))
 
 
 def _too_early() -> tuple[GroupShape, tuple[Action, ...]]:
     """One old member remains for a long time; newer ones keep joining."""
-    shape = GroupShape(processes=_processes(11, 11, 9), upgrades=((12, None),))
+    shape = GroupShape(processes=_processes(_NEW, _NEW, 9), upgrades=((FUTURE_VERSION, None),))
     joins = tuple(Action(15_000 + 5_000 * n, Fault.REBALANCE, n) for n in range(4))
     return shape, (*joins, Action(40_000, Fault.UPGRADE), Action(60_000, Fault.UPGRADE), Action(80_000, Fault.UPGRADE))
 
 
 def _leader_is_old() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(processes=_processes(6, 11, 12), upgrades=((12, None),))
+    shape = GroupShape(processes=_processes(6, _NEW, FUTURE_VERSION), upgrades=((FUTURE_VERSION, None),))
     return shape, (Action(30_000, Fault.REBALANCE), Action(60_000, Fault.KILL, 0))
 
 
 def _two_bounces() -> tuple[GroupShape, tuple[Action, ...]]:
     shape = GroupShape(topology="mixed", partitions={"in": 3, "other": 3, "table": 2, "third": 2})
-    shape = _with(shape, processes=_processes(4, 4, 4), upgrades=((11, "2.3"), (11, None)))
+    shape = _with(shape, processes=_processes(4, 4, 4), upgrades=((_NEW, "2.3"), (_NEW, None)))
     return shape, tuple(Action(15_000 + 12_000 * n, Fault.UPGRADE) for n in range(6))
 
 
 def _oldest_releases() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(processes=_processes(1, 1), upgrades=((11, "0.10.0"), (11, None)))
+    shape = GroupShape(processes=_processes(1, 1), upgrades=((_NEW, "0.10.0"), (_NEW, None)))
     return shape, tuple(Action(15_000 + 12_000 * n, Fault.UPGRADE) for n in range(4))
 
 
 def _restart_before_follow_up() -> tuple[GroupShape, tuple[Action, ...]]:
     """A task is withheld, and its future owner restarts before the follow-up rebalance that it was told to start."""
-    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), restore_records_per_s=200)
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(_NEW, _NEW), restore_records_per_s=200)
     return shape, (
         Action(20_000, Fault.JOIN, amount=1),
         Action(20_001, Fault.RESTART, 2, 2_000, hook="assigned"),
@@ -85,13 +88,13 @@ def _static_member_misses_probing() -> tuple[GroupShape, tuple[Action, ...]]:
 
 def _stale_claims() -> tuple[GroupShape, tuple[Action, ...]]:
     """A member that the coordinator removed returns, and claims partitions that other members now own."""
-    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11, 11))
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(_NEW, _NEW, _NEW))
     zombies = tuple(Action(20_000 + 20_000 * n, Fault.FREEZE, n, lasts_ms=14_000) for n in range(4))
     return shape, (*zombies, Action(50_000, Fault.LYING_MEMBER, lasts_ms=30_000))
 
 
 def _generation_lost() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11, 11))
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(_NEW, _NEW, _NEW))
     lost = tuple(Action(20_000 + 4_000 * n, Fault.LOSE_GENERATION, n) for n in range(8))
     return shape, (*lost, Action(30_000, Fault.COORDINATOR_MOVES), Action(45_000, Fault.COORDINATOR_MOVES))
 
@@ -106,7 +109,7 @@ def _transferring_partition() -> tuple[GroupShape, tuple[Action, ...]]:
         racks=racks,
         assignor="sticky",
         configs=_configs(rack_aware_assignment_strategy="min_traffic"),
-        processes=_processes(11, 11),
+        processes=_processes(_NEW, _NEW),
     )
     return shape, tuple(Action(15_000 + 2_500 * n, Fault.JOIN, amount=n) for n in range(5))
 
@@ -116,25 +119,25 @@ def _too_many_rebalances() -> tuple[GroupShape, tuple[Action, ...]]:
     shape = GroupShape(
         topology="many",
         partitions={"in": 3, "other": 2, "table": 3, "third": 1},
-        processes=_processes(11, 11, 11, threads=3),
+        processes=_processes(_NEW, _NEW, _NEW, threads=3),
         configs=_configs(num_standby_replicas=1),
     )
     return shape, (Action(20_000, Fault.KILL, 1), Action(50_000, Fault.JOIN, amount=1), Action(70_000, Fault.LEAVE, 0))
 
 
 def _same_tasks_on_every_thread() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(partitions={"in": 6}, processes=_processes(9, threads=3), upgrades=((11, None),))
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(9, threads=3), upgrades=((_NEW, None),))
     return shape, (Action(20_000, Fault.UPGRADE), Action(50_000, Fault.ADD_THREAD), Action(80_000, Fault.KILL_THREAD))
 
 
 def _source_topic_missing() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(topology="join", partitions={"in": 3, "other": 3}, processes=_processes(11, 11, threads=2))
+    shape = GroupShape(topology="join", partitions={"in": 3, "other": 3}, processes=_processes(_NEW, _NEW, threads=2))
     return shape, (Action(1, Fault.SOURCE_MISSING, amount=2, lasts_ms=30_000), Action(40_000, Fault.REBALANCE))
 
 
 def _returning_with_an_old_assignment() -> tuple[GroupShape, tuple[Action, ...]]:
     """A member returns after its session has expired. Its tasks run on other members, but it still claims them."""
-    shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11))
+    shape = GroupShape(partitions={"in": 4}, processes=_processes(_NEW, _NEW))
     return shape, tuple(
         Action(20_000 + 30_000 * n, fault, n, lasts_ms=lasts_ms)
         for n, (fault, lasts_ms) in enumerate(
@@ -145,7 +148,7 @@ def _returning_with_an_old_assignment() -> tuple[GroupShape, tuple[Action, ...]]
 
 def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
     """Brokers do not answer requests for end offsets while a member joins: no task may move."""
-    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), configs=_configs(num_standby_replicas=1))
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(_NEW, _NEW), configs=_configs(num_standby_replicas=1))
     return shape, (
         Action(20_000, Fault.OFFSETS_FAIL, amount=2, lasts_ms=60_000),
         Action(21_000, Fault.JOIN, amount=1),
@@ -155,7 +158,7 @@ def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
 
 def _zombies_commit() -> tuple[GroupShape, tuple[Action, ...]]:
     """Threads hang until their sessions expire while others join, and commit their old positions when they resume."""
-    shape = GroupShape(topology="two stores", partitions={"in": 6}, processes=_processes(11, 11, threads=2))
+    shape = GroupShape(topology="two stores", partitions={"in": 6}, processes=_processes(_NEW, _NEW, threads=2))
     hangs = tuple(Action(15_000 + 25_000 * n, Fault.FREEZE, n, lasts_ms=16_000 + 3_000 * n) for n in range(4))
     slow = tuple(Action(130_000 + 30_000 * n, Fault.SLOW, 16 * n, lasts_ms=24_000) for n in range(3))
     return shape, (*hangs, Action(40_000, Fault.JOIN, amount=1), *slow)
@@ -163,7 +166,7 @@ def _zombies_commit() -> tuple[GroupShape, tuple[Action, ...]]:
 
 def _offset_fetch_fails() -> tuple[GroupShape, tuple[Action, ...]]:
     """Committed offsets cannot be fetched during a rebalance. Afterwards every member must process records."""
-    shape = GroupShape(topology="table", partitions={"table": 4, "in": 2}, processes=_processes(11, 11))
+    shape = GroupShape(topology="table", partitions={"table": 4, "in": 2}, processes=_processes(_NEW, _NEW))
     return shape, (
         Action(10_000, Fault.COMMITTED_FAIL, amount=1, lasts_ms=45_000),
         Action(12_000, Fault.JOIN, amount=1),
@@ -173,7 +176,7 @@ def _offset_fetch_fails() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _leave_is_lost() -> tuple[GroupShape, tuple[Action, ...]]:
-    shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11, 11))
+    shape = GroupShape(partitions={"in": 4}, processes=_processes(_NEW, _NEW, _NEW))
     return shape, (
         Action(15_000, Fault.REPLIES_LOST, amount=1, lasts_ms=60_000),
         Action(20_000, Fault.LEAVE, 1, 1),
@@ -187,7 +190,7 @@ def _thread_restores_while_records_arrive() -> tuple[GroupShape, tuple[Action, .
         topology="join",
         partitions={"in": 6, "other": 6},
         assignor="sticky",
-        processes=_processes(11, 11, 11, 11, threads=2),
+        processes=_processes(_NEW, _NEW, _NEW, _NEW, threads=2),
         restore_records_per_s=200,
         drift_records_per_s=20,
     )

@@ -6,9 +6,9 @@ version that the others use (KIP-268). All of that is in the first eight bytes, 
 current code with other numbers there:
 
 * An *older member* starts with its own version and announces it as its newest.
-* An *older leader* sees version 12 in place of any version that it would not know. Its assignments are encoded again in
-  the version that it would have used.
-* A *newer release* (12) writes the current layout with the version number 12.
+* An *older leader* sees :data:`FUTURE_VERSION` in place of any version that it would not know. Its assignments are
+  encoded again in the version that it would have used.
+* A *newer release* writes the current layout with the number :data:`FUTURE_VERSION`.
 
 Releases up to version 4 support only the eager protocol, and their leaders do not know owned partitions.
 """
@@ -39,7 +39,8 @@ from streams_py.ports import MemberAssignment, MemberSubscription
 _REMEMBERED = 1_024
 """Size of the caches of decoded and rewritten messages; a stable group repeats the same messages."""
 
-FUTURE_VERSION: Final = 12
+FUTURE_VERSION: Final = LATEST_SUPPORTED_VERSION + 1
+"""Version of a release that does not exist yet."""
 EAGER_ONLY_UP_TO: Final = 4
 """Newest version of the releases before 2.4, which support only the eager protocol."""
 

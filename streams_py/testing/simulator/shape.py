@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from streams_protocol import LATEST_SUPPORTED_VERSION
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.testing.simulator.releases import FUTURE_VERSION
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "static", "custom")
@@ -85,12 +87,12 @@ _TOPOLOGIES: Final[Mapping[str, TopologyMetadata]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """An application instance at the start. ``newest``: protocol version of its release; 12 is a future one."""
+    """An application instance at the start."""
 
     threads: int = 1
     """Number of stream threads."""
-    newest: int = 11
-    """Newest protocol version that the process supports."""
+    newest: int = LATEST_SUPPORTED_VERSION
+    """Newest protocol version that the process supports; ``FUTURE_VERSION`` is a release that does not exist yet."""
     upgrade_from: str | None = None
     """Its ``upgrade.from``, or None."""
 
@@ -216,18 +218,18 @@ def _with_versions(rng: random.Random, shape: GroupShape) -> GroupShape:
     """Give the processes other releases and an allowed upgrade path."""
     match rng.choice(("upgrade", "upgrade", "future", "mix", "two bounces")):
         case "upgrade":
-            old = rng.randint(5, 10)
+            old = rng.randint(5, LATEST_SUPPORTED_VERSION - 1)
             news: list[int] = [old] * len(shape.processes)
-            path: UpgradePath = ((11, None),)
+            path: UpgradePath = ((LATEST_SUPPORTED_VERSION, None),)
         case "future":
-            news = [11] * len(shape.processes)
-            path = ((12, None),)
+            news = [LATEST_SUPPORTED_VERSION] * len(shape.processes)
+            path = ((FUTURE_VERSION, None),)
         case "mix":
-            news = [rng.randint(5, 12) for _ in shape.processes]
-            path = rng.choice((((11, None),), ((12, None),)))
+            news = [rng.randint(5, FUTURE_VERSION) for _ in shape.processes]
+            path = rng.choice((((LATEST_SUPPORTED_VERSION, None),), ((FUTURE_VERSION, None),)))
         case _:
             old = rng.randint(1, 4)
             news = [old] * len(shape.processes)
-            path = ((11, _EAGER_UPGRADES[old]), (11, None))
+            path = ((LATEST_SUPPORTED_VERSION, _EAGER_UPGRADES[old]), (LATEST_SUPPORTED_VERSION, None))
     processes = tuple(replace(process, newest=newest) for process, newest in zip(shape.processes, news))
     return replace(shape, processes=processes, upgrades=path)

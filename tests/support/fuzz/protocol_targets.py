@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streams_protocol import (
+    LATEST_SUPPORTED_VERSION,
     Assignment,
     AssignmentInfo,
     DecodeError,
@@ -46,7 +47,7 @@ def _subscription_infos(folder: Path) -> list[bytes]:
                 client_tags={"zone": "eu-1", "cluster": "k8s"} if version >= 11 else {},
             )
         )
-        for version in range(1, 12)
+        for version in range(1, LATEST_SUPPORTED_VERSION + 1)
     ]
 
 
@@ -56,7 +57,7 @@ def _assignment_infos(folder: Path) -> list[bytes]:
         encode_assignment_info(
             AssignmentInfo(
                 version,
-                11,
+                LATEST_SUPPORTED_VERSION,
                 (TaskId(0, 0), TaskId(0, 1), TaskId(1, 0)),
                 {TaskId(0, 2): frozenset(_PARTITIONS[2:3])},
                 hosts if version >= 2 else {},
@@ -64,7 +65,7 @@ def _assignment_infos(folder: Path) -> list[bytes]:
                 0,
             )
         )
-        for version in range(1, 12)
+        for version in range(1, LATEST_SUPPORTED_VERSION + 1)
     ]
 
 

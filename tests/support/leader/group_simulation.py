@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from streams_protocol import (
+    LATEST_SUPPORTED_VERSION,
     NO_FOLLOW_UP,
     AssignmentInfo,
     decode_assignment_info,
@@ -43,14 +44,14 @@ from tests.support.leader.kit import CheckedLeader, FakeCluster, pid, settings
 
 
 class SimulatedMember(ModelMember):
-    """One stream thread. ``newest`` below 11 plays an older release, 12 a newer one."""
+    """One stream thread. ``newest`` is the newest version of its release."""
 
     def __init__(self, name: str, process: int, member: Member, newest: int) -> None:
         super().__init__(member)
         self.name = name
         self.process = process
         self.newest = newest
-        self.ahead = newest > 11
+        self.ahead = newest > LATEST_SUPPORTED_VERSION
         self.generation = -1
         self.ownership = Ownership(self)
         self.wants_rejoin = True
@@ -91,9 +92,9 @@ class SimulatedMember(ModelMember):
     def user_data(self, sums: Mapping[TaskId, int]) -> bytes:
         user_data = self.subscribe(sums)
         if self.ahead:
-            return (12).to_bytes(4, "big") * 2
+            return (LATEST_SUPPORTED_VERSION + 1).to_bytes(4, "big") * 2
         info = decode_subscription_info(user_data)
-        if self.newest == 11 or info.version < 3:
+        if self.newest == LATEST_SUPPORTED_VERSION or info.version < 3:
             return user_data
         return encode_subscription_info(
             replace(info, version=min(info.version, self.newest), latest_supported_version=self.newest)
@@ -101,7 +102,7 @@ class SimulatedMember(ModelMember):
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
         super().on_assignment(partitions, user_data)
-        if self.ahead:  # 11 < 12: step down, rejoin immediately
+        if self.ahead:  # the group uses an older version: step down, rejoin immediately
             self.ahead, self.wants_rejoin = False, True
 
 
@@ -122,7 +123,9 @@ class SimulatedGroup:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def join(self, process: int, *, newest: int = 11, upgrade_from: str | None = None) -> SimulatedMember:
+    def join(
+        self, process: int, *, newest: int = LATEST_SUPPORTED_VERSION, upgrade_from: str | None = None
+    ) -> SimulatedMember:
         self._born += 1
         member = Member(MemberSettings(pid(process), endpoint=f"h{process}:1", upgrade_from=upgrade_from))
         name = f"p{process}-{self._born}"

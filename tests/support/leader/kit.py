@@ -6,7 +6,13 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streams_protocol import AssignmentInfo, SubscriptionInfo, decode_assignment_info, encode_subscription_info
+from streams_protocol import (
+    LATEST_SUPPORTED_VERSION,
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_assignment_info,
+    encode_subscription_info,
+)
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.api import ApplicationState, AssignmentError, GroupAssignment, TaskAssignment
 from streams_py.assignment.assignors.answer import trusted_answer
@@ -105,7 +111,7 @@ def member(
     *,
     owned: str = "",
     sums: Mapping[str, int] | None = None,
-    version: int = 11,
+    version: int = LATEST_SUPPORTED_VERSION,
     latest: int | None = None,
     endpoint: str | None = None,
     error_code: int = 0,
@@ -113,11 +119,11 @@ def member(
     rack: str | None = None,
     generation: int = 1,
 ) -> MemberSubscription:
-    """A member of client ``process``; a version above 11 is a future member."""
-    if version > 11:
+    """A member of client ``process``; a higher version than the newest is a future member."""
+    if version > LATEST_SUPPORTED_VERSION:
         data = version.to_bytes(4, "big") + (latest or version).to_bytes(4, "big") + b"\xde\xad"
     else:
-        latest_supported = -1 if version < 3 else (latest or 11)
+        latest_supported = -1 if version < 3 else (latest or LATEST_SUPPORTED_VERSION)
         data = encode_subscription_info(
             SubscriptionInfo(
                 pid(process),

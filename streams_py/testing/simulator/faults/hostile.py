@@ -27,6 +27,7 @@ from streams_protocol import (
 from streams_protocol.consumer import Subscription, encode_subscription
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.testing.simulator.models.coordinator import JoinReply, Reply, SyncReply
+from streams_py.testing.simulator.releases import FUTURE_VERSION
 
 if TYPE_CHECKING:
     from streams_py.testing.simulator.world import World
@@ -154,7 +155,9 @@ class HostileMember:
         A leader of that release would treat a newer version as a future member.
         """
         tasks = sorted(self._world.tasks())
-        version = min((process.newest for process in self._world.processes if process.alive), default=11)
+        version = min(
+            (process.newest for process in self._world.processes if process.alive), default=LATEST_SUPPORTED_VERSION
+        )
         return SubscriptionInfo(
             ProcessId(uuid.UUID(int=self._world.rng.getrandbits(128))),
             min(version, LATEST_SUPPORTED_VERSION),
@@ -186,5 +189,9 @@ class HostileMember:
             case 3:
                 info = replace(info, task_offset_sums={TaskId(77, 3): 1, TaskId(0, 10**6): -2, TaskId(-1, -1): 4})
             case _:
-                info = replace(info, latest_supported_version=rng.choice((11, 12, 2**31 - 1)), endpoint="a:b:c:1")
+                info = replace(
+                    info,
+                    latest_supported_version=rng.choice((LATEST_SUPPORTED_VERSION, FUTURE_VERSION, 2**31 - 1)),
+                    endpoint="a:b:c:1",
+                )
         return encode_subscription_info(info)

@@ -76,7 +76,8 @@ class Restoration:
     ) -> None:
         """Read partitions from the stores' positions up to ``ends``, or to a transaction that stays open.
 
-        The duration of such a transaction is unknown. Records after its first record are read once it has ended.
+        The duration of such a transaction is unknown. Records after its first record are read once it has ended. A
+        partition that is complete is paused, and its later records are read when the client runs.
         """
         starts = {partition: self._stores.restore_position(partition) for partition in ends}
         for partition, end in ends.items():
@@ -103,8 +104,10 @@ class Restoration:
                 if position is not None:
                     del open_ends[partition]
                     reached[partition] = position
+                    self._consumer.pause([partition])  # else later records would move the store past `reached`
                     self._progress.ended(partition)
-        self._stores.note_positions(reached)  # only once: it flushes bulk-restored records to disk
+        # Together, because a position after a transaction's marker flushes the records that were restored in bulk.
+        self._stores.note_positions(reached)
         self._consumer.assign({})
 
     def _end_reached(

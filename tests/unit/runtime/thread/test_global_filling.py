@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ from streams_protocol.types import TopicPartition
 from streams_py import Answer
 from streams_py.errors import BrokerUnavailableError, DeserializationError, StreamsError
 from streams_py.runtime.client.kafka_streams import KafkaStreams
-from streams_py.runtime.global_thread import restoration
+from streams_py.runtime.global_thread import global_task, restoration
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue
 from streams_py.serdes import INT64, JSON, STRING, Serde, serde
+from streams_py.state.tasks.global_stores import GlobalStores
 from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.declare.processor import Record
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from tests.support.runtime.global_tables import client, custom, table
+from tests.support.runtime.global_tables import Upper, client, custom, table
 from tests.support.runtime.world import World, WorldConsumer
 from tests.support.waiting import until
 
@@ -83,6 +85,44 @@ def test_progress_of_a_global_store_says_what_is_left(world: World, tmp_path: Pa
     heard.streams = client(world, table(), tmp_path, restore_listener=heard)
     with heard.streams:
         assert heard.progress == [(1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize("topology", [table, custom])
+def test_complete_partition_is_not_read_while_others_are_restored(
+    world: World, tmp_path: Path, topology: Callable[[], Topology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its later records were applied during the restoration, and again when the client followed the topic."""
+    small = TopicPartition("g", 0)
+    world.write("g", *[b"x"] * 2 * global_task.RECORDS_MAX, key=b"b", partition=1)
+    noted: list[int] = []
+    processed: list[str] = []
+    note_positions, process = GlobalStores.note_positions, Upper.process
+
+    def note(self: GlobalStores, positions: Mapping[TopicPartition, int]) -> None:
+        noted.extend(offset for partition, offset in positions.items() if partition == small)
+        note_positions(self, positions)
+
+    def count(self: Upper, record: Record[str, str]) -> None:
+        processed.append(record.value)
+        process(self, record)
+
+    class Producing(Heard):
+        def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+            super().on_restore_end(changelog, store, total)
+            if changelog == small:
+                world.write("g", b"three", key=b"a")
+
+    monkeypatch.setattr(GlobalStores, "note_positions", note)
+    monkeypatch.setattr(Upper, "process", count)
+    heard = Producing()
+    heard.streams = client(world, topology(), tmp_path, restore_listener=heard)
+    with heard.streams as streams:
+        until(lambda: str(streams.store("names").get("a")).lower() == "three", "the record that came later")
+        until(lambda: noted[-1] == 2, "its position")
+    assert noted == sorted(noted)
+    assert [call[1] for call in heard.told if call[0] == 0] == ["start", "batch", "end"]
+    assert [call[1] for call in heard.told if call[0] == 1][-2:] == ["batch", "end"]
+    assert processed.count("three") == (topology is custom)
 
 
 # -- what is in the topic ----------------------------------------------------------------------------------------------

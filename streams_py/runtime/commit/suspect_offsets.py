@@ -15,6 +15,10 @@ the group. Such an answer is requested again for some seconds. The offsets may h
 members, and an application that was killed before its first commit has changelog records, too. So an answer that stays
 the same is accepted then.
 
+An answer that is wrong about one partition may be wrong about others. So all partitions of a suspect answer are
+requested again, and each must stay the same for the longest of the times that apply to the answer. Tasks that are
+restored later wait for themselves: they neither delay nor shorten the wait of earlier tasks.
+
 Under exactly-once, offsets that this process has committed or read are never given up: their effects are in the output.
 Such tasks wait until the broker or this process is restarted. An offset below the offset on disk is checked for longer
 if a member has committed it: a reset stores no stream time with its offsets.
@@ -23,7 +27,7 @@ if a member has committed it: a reset stores no stream time with its offsets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +41,7 @@ from streams_py.runtime.tasks.task import TaskPhase
 _log = logging.getLogger(__name__)
 
 _REPEATS, _REPEAT_MS = 5, 10_000
-"""Number of identical suspect answers, and their duration in ms, before the answer is accepted."""
+"""Number of identical answers with which a suspect answer is accepted, and the time in ms that they must span."""
 _MEMBER_COMMIT_MS = 60_000
 """The same duration under exactly-once for an offset that a member of the group has committed, in ms."""
 _ERROR_LOG_INTERVAL_MS = 60_000
@@ -48,7 +52,7 @@ _EXPIRY_MS = 60_000
 
 @dataclass(slots=True)
 class _Suspect:
-    """Suspect answers for one partition: their offset, the first and last time, and their number."""
+    """Equal offsets of one partition in suspect answers: the first and last time, and their number."""
 
     offset: int
     since_ms: int
@@ -81,30 +85,34 @@ class OffsetChecks:
         self._suspects: dict[TopicPartition, _Suspect] = {}
         self._next_error_log_ms = 0
 
-    def accepts(
+    def accepted(
         self, answer: CommittedOffsets, requests: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
-    ) -> bool:
-        """Whether the answer is accepted, and known from now on. If not, request all of it again later.
+    ) -> CommittedOffsets:
+        """Return the part of the answer that is accepted, and known from now on. Request the other partitions again.
 
-        An answer that is wrong about one partition may be wrong about others.
+        The partitions of one request are accepted together.
         """
         reported = _offsets(answer)
         wrong = self._contradictions(answer, reported, requests)
-        if wrong and not self._is_settled(wrong, reported):
-            return False
-        for partition in reported:
+        accepted = set(reported)
+        if wrong:
+            accepted = self._repeated(wrong, reported)
+            for _, partitions in requests:
+                if not accepted >= partitions & reported.keys():
+                    accepted -= partitions
+            self._log_accepted(wrong, accepted)
+        for partition in accepted:
             self._suspects.pop(partition, None)
-        self._known.note(reported)
-        self._known.settle({partition: reported[partition] for partition in wrong})
-        return True
+        self._known.note({partition: reported[partition] for partition in accepted})
+        self._known.settle({partition: reported[partition] for partition in accepted & wrong.keys()})
+        return {partition: answer[partition] for partition in accepted}
 
-    def _is_settled(
+    def _repeated(
         self, wrong: Mapping[TopicPartition, _Contradiction], reported: Mapping[TopicPartition, int]
-    ) -> bool:
-        """Whether a suspect answer was repeated often enough, and none has changed.
+    ) -> set[TopicPartition]:
+        """Return the partitions of a suspect answer that were reported often and long enough without a change.
 
-        Offsets that change come from a coordinator that is still reading. Partitions that are requested later don't
-        restart the count.
+        Offsets that change come from a coordinator that is still reading: the count of all partitions restarts.
         """
         now_ms = self._clock.monotonic_ms()
         self._suspects = {
@@ -117,21 +125,32 @@ class OffsetChecks:
             )
         if any(reported.get(at, suspect.offset) != suspect.offset for at, suspect in self._suspects.items()):
             self._suspects.clear()
-        settled: tuple[str, int] | None = None
-        for partition, (said, patience_ms) in wrong.items():
-            suspect = self._suspects.setdefault(partition, _Suspect(reported[partition], now_ms, now_ms))
+        for partition, offset in reported.items():
+            suspect = self._suspects.setdefault(partition, _Suspect(offset, now_ms, now_ms))
             suspect.times += 1
             suspect.last_ms = now_ms
-            lasts_ms = now_ms - suspect.since_ms
-            if suspect.times > _REPEATS and lasts_ms >= (_REPEAT_MS if patience_ms is None else patience_ms):
-                if patience_ms is None:
-                    self._log_error(said, lasts_ms, now_ms)
-                else:
-                    settled = settled or (said, lasts_ms)
-        if settled is None or any(patience_ms is None for _, patience_ms in wrong.values()):
-            return False
-        _log.warning("%s; the answer is the same after %d s and is accepted", settled[0], settled[1] // 1000)
-        return True
+        lost = [(partition, said) for partition, (said, patience_ms) in wrong.items() if patience_ms is None]
+        for partition, said in lost:
+            if self._is_repeated(partition, _REPEAT_MS):
+                self._log_error(said, now_ms - self._suspects[partition].since_ms, now_ms)
+        if lost:
+            return set()
+        longest_ms = max(patience_ms or 0 for _, patience_ms in wrong.values())
+        return {partition for partition in reported if self._is_repeated(partition, longest_ms)}
+
+    def _is_repeated(self, partition: TopicPartition, patience_ms: int) -> bool:
+        suspect = self._suspects[partition]
+        return suspect.times >= _REPEATS and suspect.last_ms - suspect.since_ms >= patience_ms
+
+    def _log_accepted(
+        self, wrong: Mapping[TopicPartition, _Contradiction], accepted: Collection[TopicPartition]
+    ) -> None:
+        for partition, (said, _) in wrong.items():
+            if partition in accepted:
+                suspect = self._suspects[partition]
+                lasts_s = (suspect.last_ms - suspect.since_ms) // 1000
+                _log.warning("%s; the answer is the same after %d s and is accepted", said, lasts_s)
+                return
 
     def _log_error(self, said: str, lasts_ms: int, now_ms: int) -> None:
         if now_ms >= self._next_error_log_ms:

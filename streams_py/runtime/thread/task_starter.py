@@ -118,9 +118,9 @@ class TaskStarter:
                 self._note_failure(waiting, error)
             else:
                 self._next_warning_ms = 0
-                if self._offset_checks.accepts(answer, waiting):
-                    self._known.update(answer)
-                else:
+                accepted = self._offset_checks.accepted(answer, waiting)
+                self._known.update(accepted)
+                if len(accepted) < len(answer):
                     self._not_before_ms = now + _REPEAT_PAUSE_MS
         elif now - self._requested_at_ms > _FETCH_TIMEOUT_MS + _GRACE_MS:
             self._requested = None

@@ -16,6 +16,7 @@ from tests.support.runtime.world import Steps, World, copying, counting, task, t
 
 A, B = task("0_0"), task("0_1")
 ONE = {A: [tp("in-0")]}
+BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
 TOLD = "its coordinator may not have read all of its log yet; requesting the offsets again"
 
 
@@ -197,6 +198,97 @@ def test_under_exactly_once_another_process_doubts_for_longer_what_a_member_has_
     steps.instance.directory.close()
 
 
+def restart_with_state(world: World, folder: Path, *, told: dict[int, OffsetAndMetadata | None]) -> Callable[[], Steps]:
+    """Count records of both partitions under exactly-once, stop, and let the group report ``told`` from now on."""
+
+    def start() -> Steps:
+        return Steps(
+            world, counting(), folder, processing_guarantee="exactly_once_v2", dsl_store_suppliers_class="rocksdb"
+        )
+
+    steps = start()
+    steps.run(BOTH)
+    world.write("in", *[b"x"] * 5, partition=1)
+    count(steps, 5)
+    steps.close()
+    steps.instance.directory.close()
+    for partition, at in told.items():
+        if at is None:
+            del world.committed[tp(f"in-{partition}")]
+        else:
+            world.committed[tp(f"in-{partition}")] = at
+    return start
+
+
+MEMBERS = OffsetAndMetadata(2, encode_offset_metadata(OffsetMetadata(7)))
+
+
+@pytest.mark.parametrize("impatient", [0, 1])
+def test_partition_that_needs_more_patience_is_not_accepted_with_another_one(
+    world: World, tmp_path: Path, impatient: int
+) -> None:
+    start = restart_with_state(world, tmp_path, told={impatient: None, 1 - impatient: MEMBERS})
+    steps = start()
+    steps.membership.round(BOTH)
+    ask_again(steps, until_s=58)
+    assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
+    ask_again(steps, until_s=6)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp(f"in-{impatient}"): BEGINNING, tp(f"in-{1 - impatient}"): 2}
+    steps.close()
+    steps.instance.directory.close()
+
+
+def test_partition_that_becomes_suspect_later_is_not_accepted_with_an_earlier_one(world: World, tmp_path: Path) -> None:
+    start = restart_with_state(world, tmp_path, told={0: None, 1: None})
+    steps = start()
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=9)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    steps.membership.round(BOTH)
+    ask_again(steps, until_s=4)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
+    ask_again(steps, until_s=9)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    steps.close()
+    steps.instance.directory.close()
+
+
+def test_older_offset_of_a_partition_that_was_requested_later_is_still_replaced(world: World, tmp_path: Path) -> None:
+    start = restart_with_state(world, tmp_path, told={0: None})
+    committed = world.committed[tp("in-1")]
+    steps = start()
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=9)
+    world.committed[tp("in-1")] = MEMBERS
+    steps.membership.round(BOTH)
+    ask_again(steps, until_s=20)
+    assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
+    world.committed[tp("in-1")] = world.committed[tp("in-0")] = committed
+    ask_again(steps, until_s=2)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 5, tp("in-1"): 5}
+    steps.close()
+    steps.instance.directory.close()
+
+
+@pytest.mark.parametrize("answers", [4, 5])
+def test_number_of_equal_answers_that_are_needed(
+    world: World, tmp_path: Path, answers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = restart_with_state(world, tmp_path, told={0: None})
+    steps = start()
+    steps.membership.round(ONE)
+    steps.turn(4)
+    assert caplog.text.count(TOLD) == 1
+    for _ in range(answers - 1):
+        assert steps.tasks == {"0_0": "RESTORING"}
+        steps.world.clock.sleep_ms(10_000)
+        steps.turn()
+    assert steps.tasks == {"0_0": "RUNNING" if answers == 5 else "RESTORING"}
+    steps.close()
+    steps.instance.directory.close()
+
+
 def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable[..., Steps], world: World) -> None:
     """The coordinator continues to read its log, so every answer is newer."""
     steps = counter(dsl_store_suppliers_class="in_memory")
@@ -237,6 +329,8 @@ def test_doubt_does_not_begin_again_with_each_task_that_comes_to_wait(world: Wor
     assert steps.tasks == {"0_1": "RESTORING"}
     steps.membership.round({A: [tp("in-0")], B: [tp("in-1")]})
     ask_again(steps, until_s=4)
+    assert steps.tasks == {"0_0": "RESTORING", "0_1": "RUNNING"}
+    ask_again(steps, until_s=8)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
 
 

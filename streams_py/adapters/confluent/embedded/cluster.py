@@ -14,7 +14,7 @@ import fcntl
 import logging
 import os
 import re
-import select
+import selectors
 import socket
 import stat
 import subprocess
@@ -232,8 +232,9 @@ def _start(folder: Path, brokers: int) -> None:
         )
     with process:  # exits immediately, because the server detaches
         assert process.stdout is not None
-        readable, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
-        ready = readable and process.stdout.readline() == b"ready\n"
+        with selectors.DefaultSelector() as selector:  # select() cannot wait for a descriptor above 1023
+            selector.register(process.stdout, selectors.EVENT_READ)
+            ready = selector.select(_START_TIMEOUT_S) and process.stdout.readline() == b"ready\n"
     if not ready:
         last_line = (folder / "log").read_text(errors="replace").strip().rpartition("\n")[2]
         raise BrokerUnavailableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -103,6 +104,14 @@ def test_many_processes_that_arrive_together_start_one_server() -> None:
     for process in arriving:
         process.communicate("\n", timeout=120)
     assert len(addresses) == 1
+
+
+def test_cluster_starts_in_a_process_with_many_open_files() -> None:
+    """Descriptors above 1023 are common in an application with RocksDB stores; ``select()`` refuses them."""
+    with contextlib.ExitStack() as files:
+        while files.enter_context(open(os.devnull, "rb")).fileno() < 1100:
+            pass
+        files.enter_context(EmbeddedCluster.join(f"{NAME}-files"))
 
 
 def test_answer_is_an_error_when_the_server_is_gone() -> None:

@@ -1,7 +1,7 @@
 """Starts and stops the tasks of a stream thread: in rebalances, and after errors.
 
-All of it runs on the stream thread. Rebalances call it through the thread's inbox. Errors are deferred to the loop,
-because they must not reach the membership.
+All of it runs on the stream thread. Rebalances call it through the thread's inbox. The loop raises the errors of a
+rebalance later, because an error on the membership's polling thread could end the membership.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from streams_py.ports.batches import only_topic_of
 from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.committer import Committer
 from streams_py.runtime.commit.revocation import Revocation
-from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
 from streams_py.runtime.thread.control import ThreadControl
 from streams_py.runtime.thread.parts import ThreadParts
@@ -135,7 +134,7 @@ class TaskMoves:
         parts, tasks = self._parts, self._table.running()
         parts.topic_changes.check(tasks, parts.consumer, parts.producer)
         for partition in parts.topic_changes.take_lost():
-            self._reset(partition)
+            self._reset(partition, "the log ends before it: truncated?")
 
     def reset_positions(self, error: OffsetOutOfRangeError) -> None:
         """Handle positions that are not in their logs.
@@ -145,15 +144,15 @@ class TaskMoves:
         """
         self._parts.topic_changes.note_lost(error.partitions - error.deleted)
         for partition in sorted(error.deleted):
-            self._reset(partition)
+            self._reset(partition, "deleted by retention?")
 
-    def _reset(self, partition: TopicPartition) -> None:
+    def _reset(self, partition: TopicPartition, reason: str) -> None:
         owners = [task for task in self._table.running() if partition in task.input_partitions]
         if not owners:
             return
         position = self._parts.start_positions.after_reset(partition)
         where = "the beginning" if position == BEGINNING else "the end"
-        _log.warning("offset out of range for %s (deleted by retention?); resuming at %s", partition, where)
+        _log.warning("offset out of range for %s (%s); resuming at %s", partition, reason, where)
         for task in owners:
             task.positions.start_again_at(partition)
         self._parts.consumer.seek(partition, position)
@@ -173,7 +172,10 @@ class TaskMoves:
 
     def lose(self, tasks: Collection[TaskId]) -> None:
         """Close these active tasks without committing."""
-        self._drop(self._table.actives(tasks))
+        self._starter.forget()
+        self.deferred.attempt(lambda: self._table.give_up(self._table.actives(tasks)))
+        self.deferred.attempt(self._reset_producer)
+        self.deferred.attempt(self._read)
 
     def assign(self, tasks: Tasks | None, error: Exception | None) -> None:
         """Make ``tasks`` the tasks of this thread at the end of a rebalance (None: keep the current ones), or fail."""
@@ -189,14 +191,14 @@ class TaskMoves:
 
     def lose_everything(self) -> None:
         """Close all active tasks without committing: other members own them, whatever the group has reported."""
-        self._drop(self._table.actives())
-
-    def _drop(self, tasks: Collection[ActiveTask]) -> None:
         self._starter.forget()
-        self._table.give_up(tasks)
+        self._table.give_up(self._table.actives())
+        self._reset_producer()
+        self._read()
+
+    def _reset_producer(self) -> None:
         with self._control.blocked:
             self._parts.producer.reset()
-        self._read()
 
     def revive(self, error: TaskCorruptedError) -> None:
         """Start corrupted tasks over. Commit the other tasks first."""
@@ -217,8 +219,7 @@ class TaskMoves:
                 self._committer.settle()
             if all(task.id in corrupted for task in self._table.running()):
                 # Records in flight would arrive after the restoration has determined the end of the changelogs.
-                with self._control.blocked:
-                    self._parts.producer.reset()
+                self._reset_producer()
             self._start_over(corrupted)
 
     def _revive_in_transaction(

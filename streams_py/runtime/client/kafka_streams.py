@@ -163,9 +163,13 @@ class KafkaStreams:
                     f"this client was already started (state {self._state.now.value}); create a new one"
                 )
             self._shared.open()
-            refuse_when_forked(self)
-            count = self._config.num_stream_threads if self._shared.has_tasks else 0
-            threads = self._threads.create(count)
+            try:
+                refuse_when_forked(self)
+                count = self._config.num_stream_threads if self._shared.has_tasks else 0
+                threads = self._threads.create(count)
+            except BaseException:
+                self._shared.undo_open()
+                raise
             self._state.go(State.REBALANCING)
         try:
             is_restored = self._global_thread.start(self._threads.fail)

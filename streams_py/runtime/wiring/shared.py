@@ -93,13 +93,12 @@ class SharedResources:
         self.admin: Admin | None = None
         self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
         self._cleaner: StateCleaner | None = None
-        self._freed_memory: FreedMemory | None = None
         self.open_transactions: OpenTransactions | None = None
         self.topic_ids = TopicIds(lambda: self.admin, clock)
         self.dead_members = DeadMembers(clients.group_admin, config.application_id)
         self._run_folder: LockedFolder | None = None  # of an instance without persistent stores
         self._own_members: OwnMembers | None = None  # set by open()
-        self._sibling_watch: SiblingWatch | None = None
+        self._opened = contextlib.ExitStack()  # closes what open() has opened, in reverse order
         self.snapshots: Snapshots | None = None
         self.events = InstanceObserver()
         self.group: GroupProtocol | None = None
@@ -121,32 +120,43 @@ class SharedResources:
         self.clients.check_connection()
 
     def open(self) -> None:
-        """Lock a state directory, get its process id, and connect the admin client.
+        """Lock a state directory, get its process id, connect the admin client, and start the background threads.
+
+        After an error everything is closed again, and this method may be called again.
 
         Raises:
             StateError: The state directory cannot be used.
             ConfigError: The cluster rejects the client.
         """
         self.check_connection()
-        self.process_id = self.directory.open()
         try:
-            delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self.clock.now_ms())
-            self.admin = self.clients.admin()
+            self._open()
         except BaseException:
-            self.directory.close()
+            self.undo_open()
             raise
+
+    def _open(self) -> None:
+        opened = self._opened
+        self.process_id = self.directory.open()
+        opened.callback(self.directory.close)
+        delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self.clock.now_ms())
+        self.admin = self.clients.admin()
+        opened.callback(self.admin.close)
         if self.config.embedded:
             create_missing_topics(self.metadata, self.topology.global_topics, self.admin)
         else:
             warn_of_missing_sinks(self.topology, self.admin)
             self._own_members = self._put_members_on_record()
+            opened.callback(self._own_members.close)  # before the locks are released
         self._cleaner = StateCleaner(
             self.directory, self.clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
-        self._freed_memory = FreedMemory()
+        opened.callback(self._cleaner.stop)
+        opened.callback(FreedMemory().stop)
         self.events = open_assignment_events(
             self.config, self.clients, self.admin, self.clock, process=str(self.process_id), client_id=self.client_id
         )
+        opened.callback(self.events.close)
         self.group = group = ClassicProtocol(
             self.clients,
             self.topology,
@@ -157,9 +167,10 @@ class SharedResources:
             self.events,
             self.rebalance_listeners,
         )
+        opened.callback(group.close)
         if self._own_members is not None:
             group.before_join = self._own_members.joining
-            self._sibling_watch = self._watch_siblings(self._own_members, group)
+            self._watch_siblings(self._own_members, group)
         if self.config.exactly_once:
             self.open_transactions = OpenTransactions(
                 self.clients.transaction_admin(),
@@ -170,15 +181,31 @@ class SharedResources:
                 transaction_timeout_ms=self.config.transaction_timeout_ms,
                 members=group.processes,
             )
+            opened.callback(self.open_transactions.close)
             self.open_transactions.start()
             self.rebalance_listeners.append(self.open_transactions.check_soon)
+            opened.callback(self.rebalance_listeners.remove, self.open_transactions.check_soon)
         self.snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
+        if self.snapshots is not None:
+            opened.callback(self.snapshots.stop)
+
+    def undo_open(self) -> None:
+        """Close what :meth:`open` has opened, so that it can be called again. Errors are logged."""
+        try:
+            self._opened.close()
+        except Exception:
+            _log.exception("%s: failed to close cleanly after a failed start", self.client_id)
+        self.process_id = self.admin = self.group = self.open_transactions = self.snapshots = None
+        self._own_members = self._run_folder = None
+        self.events = InstanceObserver()
 
     def _put_members_on_record(self) -> OwnMembers:
         config = self.config
         if not self.directory.is_persistent and self.has_tasks:
             chosen = config.state_dir if "state_dir" in config.model_fields_set else None
             self._run_folder = lock_run_directory(chosen, config.application_id)
+            if self._run_folder is not None:
+                self._opened.callback(unlock_run_directory, self._run_folder)
         return OwnMembers(
             self._locked_folder,
             config.application_id,
@@ -187,10 +214,10 @@ class SharedResources:
             instance_id=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"),
         )
 
-    def _watch_siblings(self, own_members: OwnMembers, group: GroupProtocol) -> SiblingWatch | None:
+    def _watch_siblings(self, own_members: OwnMembers, group: GroupProtocol) -> None:
         folder = self._locked_folder()
         if folder is None or sys.platform != "linux":
-            return None
+            return
         is_first = os.path.basename(folder.path) == self.config.application_id
         watch = SiblingWatch(
             folder.path if is_first else os.path.dirname(folder.path),
@@ -201,7 +228,7 @@ class SharedResources:
             group.expect_rebalance,
         )
         watch.start()
-        return watch
+        self._opened.callback(watch.close)
 
     def _locked_folder(self) -> LockedFolder | None:
         return self.directory.locked or self._run_folder
@@ -214,28 +241,9 @@ class SharedResources:
     def close(self) -> None:
         """Close all shared resources. All threads must have stopped, the global thread, too."""
         with contextlib.ExitStack() as closing:  # closes each of them, even if closing another one fails
-            closing.callback(self.directory.close)
-            if self._run_folder is not None:
-                closing.callback(unlock_run_directory, self._run_folder)
-            if self._own_members is not None:
-                closing.callback(self._own_members.close)  # before the locks are released
             closing.callback(self.clients.close)
-            if self.admin is not None:
-                closing.callback(self.admin.close)
-            closing.callback(self.events.close)
+            closing.callback(self._opened.close)
             closing.callback(self.topic_ids.stop)
-            if self._cleaner is not None:
-                closing.callback(self._cleaner.stop)
-            if self._freed_memory is not None:
-                closing.callback(self._freed_memory.stop)
-            if self.group is not None:
-                closing.callback(self.group.close)
-            if self.open_transactions is not None:
-                closing.callback(self.open_transactions.close)
-            if self.snapshots is not None:
-                closing.callback(self.snapshots.stop)
-            if self._sibling_watch is not None:
-                closing.callback(self._sibling_watch.close)
             closing.callback(self.event_loop.close)
 
     def clean_up(self) -> None:

@@ -15,9 +15,10 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StateError, StreamsError, StreamsNotStartedError
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.runtime.wiring import shared
 from streams_py.state.directory.state_directory import StateDirectory
 from tests.support.runtime.fake_threads import Client
-from tests.support.runtime.world import copying, task
+from tests.support.runtime.world import WorldAdmin, copying, task
 from tests.support.waiting import PATIENCE_S
 
 # -- states ------------------------------------------------------------------------------------------------------
@@ -222,6 +223,57 @@ def test_directory_is_free_again_when_the_start_fails(tmp_path: Path) -> None:
     fine.start()
     fine.streams.close(0)
     fine.made[0].end()
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["warn_of_missing_sinks", "StateCleaner", "open_assignment_events", "OpenTransactions", "open_snapshots", ""],
+)
+def test_failed_start_leaves_nothing_open_and_can_be_repeated(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second start created a second admin client, state cleaner and other threads."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise ConfigError("no such setting", key="x")
+
+    client = Client(tmp_path, processing_guarantee="exactly_once_v2")
+    shared_resources, before = client.streams._shared, set(threading.enumerate())
+    listeners = list(shared_resources.rebalance_listeners)
+    factory: Any = client.streams._threads._factory
+    with monkeypatch.context() as patched:
+        patched.setattr(shared if step else factory, step or "new_thread", fail)
+        with pytest.raises(ConfigError):
+            client.start()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), thread.name
+    assert client.world.open_clients == set()
+    assert shared_resources.admin is None
+    assert shared_resources.rebalance_listeners == listeners
+    assert client.streams.state is State.CREATED
+    other = StateDirectory(str(tmp_path), "app")
+    other.open()
+    assert other.path == str(tmp_path / "app")  # not the directory of a second instance
+    other.close()
+    client.start()
+    assert [type(one) for one in client.world.open_clients] == [WorldAdmin]
+    client.streams.close(0)
+    client.made[-1].end()
+    assert client.streams.state is State.NOT_RUNNING
+    assert client.world.open_clients == set()
+
+
+def test_client_is_closed_after_a_failed_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise ConfigError("no such setting", key="x")
+
+    client = Client(tmp_path)
+    monkeypatch.setattr(shared, "open_snapshots", fail)
+    with pytest.raises(ConfigError):
+        client.start()
+    assert client.streams.close(0)
+    assert client.world.names() == ["clients closed"]
 
 
 @pytest.mark.parametrize("name", ["a/b", "../a", "", ".", "a b", "x" * 250])

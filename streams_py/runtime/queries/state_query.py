@@ -82,10 +82,12 @@ def _tasks_with(name: str, threads: Sequence[StreamThread]) -> list[Task]:
 
 
 def _answer(name: str, query: Query[R], task: Task, bound: Position, *, require_active: bool) -> QueryResult[R] | None:
-    """Query a task. None if it cannot answer because it is restoring or was just closed."""
-    runs = task.is_active and task.state is TaskPhase.RUNNING
+    """Query a task. Returns None if its stores are closed, or if it is an active task that is not running."""
+    phase = task.state
+    runs = task.is_active and phase is TaskPhase.RUNNING
     if require_active and not runs:
-        kind = "being restored" if task.is_active else "a standby"
+        restores = phase in (TaskPhase.CREATED, TaskPhase.RESTORING)
+        kind = "a standby" if not task.is_active else "being restored" if restores else f"not running ({phase.value})"
         return QueryResult(
             failure=FailureReason.NOT_ACTIVE, message=f"task {task.id} with store {name!r} is {kind} on this instance"
         )

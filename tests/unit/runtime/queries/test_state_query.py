@@ -119,6 +119,16 @@ def test_task_that_is_being_restored_is_not_present(client: Client) -> None:
     assert (found.failure, "being restored" in found.message) == (FailureReason.NOT_ACTIVE, True)
 
 
+def test_task_that_was_revoked_is_not_said_to_be_restored(client: Client) -> None:
+    client.steps.run(BOTH)
+    client.steps.membership.revoke([tp("in-1")])
+    client.steps.loop.iterate()
+    assert client.steps.tasks == {"0_0": "RUNNING", "0_1": "SUSPENDED"}
+    found = client.ask(KeyQuery("old-1"), require_active=True).partitions[1]
+    assert found.failure is FailureReason.NOT_ACTIVE
+    assert "0_1 with store 'counts' is not running (SUSPENDED) on this instance" in found.message
+
+
 def test_position_is_that_of_the_last_record_processed(world: World, client: Client) -> None:
     client.steps.run(BOTH)
     assert client.ask(KeyQuery("x")).position == {}

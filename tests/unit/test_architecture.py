@@ -171,7 +171,6 @@ _LONG = {
         "events/emitter.py",
         "runtime/commit/committer.py",
         "runtime/commit/open_transactions.py",
-        "runtime/processes/supervisor.py",
         "runtime/restore/updater.py",
         "runtime/tasks/active_task.py",
         "runtime/tasks/asynchronous/in_flight.py",

@@ -52,8 +52,11 @@ class HandOver:
     def before_leaving(self, timeout: float | None) -> None:
         """Let other instances take over the tasks with state, if that helps any task.
 
-        The hand-over takes a third of the client's close, which may take ``timeout`` seconds, or a third of a minute
-        without a time-out. A leader that ignores the request (Java) uses up all of it.
+        The wait takes at most a third of the time limit of the client's close, or 20 s without a time limit. It
+        may take all of this time if the group leader is a Java client, which ignores the request.
+
+        Args:
+            timeout: Time limit of the client's close, in seconds; None: no limit.
         """
         with self._state.lock:
             is_pointless = self._threads.is_in_callback or self._threads.is_draining or not self._is_working

@@ -71,7 +71,7 @@ class ClientState:
 
     @property
     def is_in_listener(self) -> bool:
-        """Whether the listener is calling: waiting for the client to close would block forever there."""
+        """Whether the state listener runs on this thread. It must not wait for the client to close: that never ends."""
         return self._listener_thread == threading.get_ident()
 
     @contextlib.contextmanager

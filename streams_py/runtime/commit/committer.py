@@ -105,9 +105,11 @@ class Committer:
             calls_ms: How long a transaction waits for asynchronous calls.
 
         Raises:
-            ProductionError: The first error of a send. BrokerUnavailableError: Other members may own the tasks by now,
-            or the producer's queue stays full or was not
-                flushed in time.
+            ProductionError: The first error of a send.
+            BrokerUnavailableError: Try again. Other members may own the tasks by now, asynchronous calls of a
+                transaction are still running, the producer's queue stays full, or a shutdown's time limit has passed
+                before all records were acknowledged.
+            TaskCorruptedError: The transaction contains records, but no task is running.
         """
         needing = [task for task in tasks if task.commit_needed]
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -233,9 +235,9 @@ class Committer:
     def commit(self, tasks: Collection[ActiveTask], *, in_rebalance: bool = False) -> int:
         """Commit the tasks that need it and return their number.
 
-        A broker that does not answer, or accepts no more records, is not an error until that has lasted for
-        ``task.timeout.ms``. Until then the result is -1, and the next call tries again. The same holds for
-        :data:`WAITS`.
+        If a broker does not answer or accepts no more records, or if the membership is unconfirmed, the result is -1.
+        If a transaction waits for asynchronous calls, the result is :data:`WAITS`. In both cases a later call tries
+        again.
 
         Args:
             tasks: Candidates. For a transaction: all running tasks.
@@ -243,6 +245,10 @@ class Committer:
 
         Raises:
             TaskMigratedError: This process is no longer a member.
+            TaskCorruptedError: The outcome of the transaction is unknown, or asynchronous calls would outlast it.
+            TimeoutExceededError: Attempts to commit have failed for ``task.timeout.ms``, or asynchronous calls have
+                delayed them for that time.
+            ProductionError: The first error of a send.
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
@@ -264,8 +270,12 @@ class Committer:
     def _drains(self, tasks: Collection[ActiveTask], needing: Collection[ActiveTask]) -> bool:
         """Whether asynchronous calls are running. The tasks process no more records then.
 
-        Once the broker may soon abort the transaction, the tasks start over with fewer records
-        at a time. The reason may be many records of one key, which wait for each other.
+        Calls for records of one key run one after the other. A batch with many records of one key may thus take long.
+
+        Raises:
+            TaskCorruptedError: The broker may soon abort the transaction. The tasks start over, with fewer records at a
+                time.
+            TimeoutExceededError: Fewer records have not helped for ``task.timeout.ms``.
         """
         self._await_calls(needing, within_ms=0)
         waiting = [task for task in needing if task.calls.are_running]

@@ -1,4 +1,4 @@
-"""Transactions of this application that no producer ends: found, and ended as their coordinator has decided.
+"""Finds transactions of this application that their producers have left open, and ends them.
 
 A consumer with ``isolation.level=read_committed`` cannot read past the oldest open transaction of a partition. Two
 kinds of transactions stay open longer than their producer needs:
@@ -13,14 +13,13 @@ kinds of transactions stay open longer than their producer needs:
   markers (seen with Apache Kafka 4.3.1, also for committed transactions). Such a transaction is ended again, with the
   same id and the same outcome.
 
-An open transaction is the coordinator's last transaction of the id, or one of an earlier epoch. From that its outcome
-follows (:func:`was_committed`), provided that the id has not been used since. So the outcome is determined before a
-producer starts (:meth:`OpenTransactions.settle`, for the producer's own id) and by :meth:`OpenTransactions.check` for
-other ids.
+The coordinator knows the state and the epoch of the last transaction of an id. They determine the outcome of an open
+transaction (:func:`was_committed`), unless the id has been used since. :meth:`OpenTransactions.settle` determines the
+outcome for a producer's own id before the producer starts. :meth:`OpenTransactions.check` does so for other ids.
 
-Taking over an id uses it. Afterwards only the member that did so knows how the id's transactions ended. So if several
-members see the same open transaction, one of them ends it: a member takes over an id only if it knows the outcomes, and
-remembers them until the transactions are ended. The other members wait.
+To end a transaction, a member takes over its id, which counts as a use. The coordinator then no longer knows how the
+earlier transactions of the id ended. So a member takes over an id only if it knows the outcome of an open transaction.
+It remembers the outcomes until the transactions are ended. Other members that see the same transaction wait.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class PaceSettings:
 
     commit_interval_ms: int
     rebalance_commit_interval_ms: int
-    """Commit interval for transactions in a long rebalance, in ms. It is a fraction of ``transaction.timeout.ms``, so
-    that a short rebalance sees few commits."""
+    """Commit interval for transactions during a rebalance, in ms: a tenth of ``transaction.timeout.ms``, but not less
+    than ``commit.interval.ms``. So the broker does not abort them, and a short rebalance has few commits or none."""
     uncommitted_max_bytes: int
     """Maximum bytes that the stores of this thread hold for the next commit. Above it a commit is made early."""
     flush_max_ms: int
@@ -101,7 +101,15 @@ class CommitPace:
     # -- the commit ------------------------------------------------------------------------------------------
 
     def commit_if_due(self) -> int:
-        """Commit at the interval or on request. Return the number of tasks; -1 while a rebalance prevents it."""
+        """Commit if the interval has elapsed, a task has requested it, or the stores or caches hold too much.
+
+        Returns:
+            The number of committed tasks. It is 0 without a commit: none was due, or it failed or waits, and a later
+            call tries again. It is -1 while a rebalance delays the commit.
+
+        Raises:
+            StreamsError: As :meth:`Committer.commit`.
+        """
         in_rebalance = self._transport.rebalancing
         if in_rebalance and not self._transport.is_member():
             return -1

@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 _TRANSACTION_MS = 10_000
 _CALLS_MS = 500
 """How long a revocation waits for asynchronous calls before it cancels them, in ms. The rebalance and the thread's
-other
-tasks wait meanwhile."""
+other tasks wait meanwhile."""
 _TRANSACTION_CALLS_MS = 5_000
-"""The same for a transaction, in ms. There all tasks of the thread would go back to the last commit."""
+"""How long a revocation waits for asynchronous calls in a transaction, in ms. If some are still running then, the
+transaction is not committed, and all tasks of the thread start over from the last commit."""
 
 
 class Revocation:

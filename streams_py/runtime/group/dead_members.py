@@ -1,7 +1,7 @@
-"""Remove members of the group whose process has ended, so that the next rebalance does not wait for them.
+"""Removes members of the group whose process has ended, so that the next rebalance does not wait for them.
 
-A group removes a silent member only after its session timeout. Any client with the right READ on the group may send
-LeaveGroup for another member. Who calls this module has proven that the process has ended
+A group removes a silent member only after its session timeout. Any client with READ permission on the group may send
+LeaveGroup for another member. The caller has proven that the process has ended
 (:mod:`streams_py.state.directory.member_record`). A member that has left already is unknown to the group, so removing a
 member twice does nothing.
 """
@@ -58,7 +58,7 @@ class DeadMembers:
             except BrokerUnavailableError as error:
                 _log.info("group %s: members of %s not removed yet: %s", self._group, whose, text_of(error))
                 return False
-            except Exception as error:  # the right is missing, for example
+            except Exception as error:  # the READ permission is missing, for example
                 if not isinstance(error, StreamsError):
                     _log.debug("removing dead members failed", exc_info=True)
                 _log.warning(

@@ -59,8 +59,8 @@ class Inbox(Generic[Owner]):
 
         Raises:
             InboxClosedError: The owner has stopped.
-            TimeoutExceededError: The owner did not start the action in time. The action is withdrawn, so that it cannot
-                run later.
+            TimeoutExceededError: The owner did not finish the action in time. If the action has not started, it is
+                withdrawn and never runs. If it has started, it continues, and its result or error is discarded.
         """
         request: _Request[Owner, T] = _Request(action)
         with self._lock:

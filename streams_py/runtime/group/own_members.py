@@ -4,7 +4,9 @@ A process that dies cannot leave its group. So each instance keeps the ids of it
 (:mod:`streams_py.state.directory.member_record`). The next process with this directory removes them just before it
 joins the group: the group then has one rebalance, in which the tasks return to this instance.
 
-An id is on record before a JoinGroup request with it is sent. A process can therefore die at any moment.
+The instance records the id of a member before it sends a JoinGroup request with this id. So the record is complete
+whenever the process dies. An id is not recorded while no broker has reported the cluster's id, or if the record cannot
+be written. The group then waits for the session timeout of this member.
 """
 
 from __future__ import annotations
@@ -101,7 +103,9 @@ class OwnMembers:
         with self._lock:
             self._is_closed = True
             if self._written is not None and not self._is_moved():
-                with contextlib.suppress(OSError):  # then the next process waits for the session timeout, if it must
+                # Without the mark, the next process must prove that this process has ended. If it cannot, the group
+                # waits for the session timeout.
+                with contextlib.suppress(OSError):
                     mark_stopped(*self._written)
 
     def _know_cluster(self) -> bool:

@@ -39,8 +39,7 @@ _RESTARTING: Final = "RESTARTING"
 _SILENT: Final = "SILENT"
 _COUNTED_MAX_S: Final = 1.0
 """Maximum silence counted per step of the supervisor, in seconds. If the supervisor itself was frozen, perhaps with all
-of
-its processes, that time is not their silence."""
+of its processes, that time does not count as their silence."""
 _LINE_BYTES: Final = 4096
 _WORDS: Final = 3
 """Number of words in a line: state, whether live, whether ready."""

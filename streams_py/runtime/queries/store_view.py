@@ -1,8 +1,8 @@
 """Read-only views of a client's stores (KIP-535): which instances may be read, and when.
 
-A reader takes no lock; it reads what the stream threads publish about their tasks. So it may find a task that is being
-closed at that moment. It checks the task before it reads, and again if it has found nothing. Its answer was true when
-it was requested, or it raises an error that says so.
+A reader takes no lock. It uses the lists of tasks that the stream threads publish, so it may find a task that its
+thread is closing. A reader checks the tasks before it reads a key, and again if no store has the key. If the tasks have
+moved meanwhile, it raises an error. So "not found" always means that the stores did not have the key.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ It owns its tasks, a record consumer, a producer and a membership of the group. 
 the membership's polling thread, the state updater, and threads inside the clients. They never use its running tasks.
 They post to its inbox or hand over finished tasks.
 
-Running tasks continue while others restore and while the group rebalances. During a rebalance only revoked tasks are
-committed, and transactions that the broker would abort before its end.
+Running tasks continue while others restore and while the group rebalances. During a rebalance, the thread commits when
+tasks are revoked. It also commits a transaction from time to time, so that the broker does not abort it in a long
+rebalance.
 """
 
 from __future__ import annotations
@@ -39,13 +40,11 @@ _log = logging.getLogger(__name__)
 _BUSY_POLL_MS = 10
 """Timeout of a poll while other work is expected soon, in ms."""
 _SESSION_MARGIN_MS = 200
-"""Difference between the group's session time-out, which starts when a heartbeat arrives, and this process's view,
-which
-starts when the heartbeat is sent, in ms."""
+"""Time that sent records still have to be written once the membership is unconfirmed, in ms. The member counts its
+session timeout from the moment at which it sent a heartbeat. The group counts it from the arrival, which is later."""
 _TURN_MAX_MS = 100
-"""Maximum duration of a turn's processing before the check whether a commit is due, in ms. Processing may become slow:
-the
-same number of records could outlast a transaction, again and again."""
+"""Maximum duration of processing before the loop checks whether a commit is due, in ms. Without it, records that are
+suddenly slow to process could outlast the transaction in every attempt."""
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end, in ms. Offsets cannot be committed meanwhile; transactions can, if
 necessary."""

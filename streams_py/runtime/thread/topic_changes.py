@@ -1,7 +1,8 @@
 """Reactions of a running task to recreated topics: deleted and created again.
 
-* An **input topic**: the new topic is read from its beginning, because all of its records are newer than the position.
-  Records that were read at the old position before the change was noticed are read again.
+* An **input topic**: the task reads the new topic from its beginning, because its position was an offset in the old
+  topic. Until the change is noticed, the task may read records of the new topic at the old position. It then reads
+  these records again. With the reset policy ``none`` the thread fails.
 * A **repartition topic**: records that were not processed are lost, so the thread fails, unless
   ``recreated.internal.topics`` is ``continue``.
 * A **changelog topic**: the store is complete, but its topic is not. The error is logged.
@@ -29,13 +30,19 @@ from streams_py.runtime.thread.topic_ids import TopicIds
 _log = logging.getLogger(__name__)
 
 _LOST_MS: Final = 5_000
-"""How long a position that the log does not have waits for the id of its topic, in ms."""
+"""Time limit in ms for the cluster to report a topic's id, before the reset policy applies to an invalid position."""
 
 
 class TopicChanges:
     """Compares the topic ids of the positions of one stream thread with the ids that the cluster reports.
 
-    ``internal``: the application's repartition topics. ``continues``: a recreated one does not stop the thread.
+    Args:
+        ids: The ids that the cluster reports.
+        known: The committed offsets that this client knows, and the ids of their topics.
+        start_positions: The reset policies.
+        internal: The application's repartition topics.
+        continues: Whether the thread continues when a repartition topic was recreated
+            (``recreated.internal.topics=continue``). Otherwise it fails.
     """
 
     def __init__(
@@ -178,7 +185,11 @@ class TopicChanges:
         self._ids.check_soon()
 
     def take_lost(self) -> list[TopicPartition]:
-        """Return the partitions of :meth:`note_lost` whose topics are unchanged: their reset policy applies."""
+        """Return the partitions of :meth:`note_lost` to which the reset policy applies, each of them once.
+
+        Either the cluster has reported the same topic id again, or it has not reported an id in time. Recreated topics
+        are left to :meth:`check`, which reads them from the beginning.
+        """
         if not self._lost:
             return []
         now_ms = self._clock.monotonic_ms()

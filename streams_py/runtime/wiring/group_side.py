@@ -1,4 +1,4 @@
-"""A stream thread as the transport of its membership sees it, without the calls that run on the thread itself."""
+"""Adapters through which a transport reports to a stream thread and reads its offsets."""
 
 from __future__ import annotations
 

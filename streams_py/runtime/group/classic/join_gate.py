@@ -13,7 +13,8 @@ class JoinGate:
     """The stream thread of a member commits inside :meth:`committing`; its polling thread joins inside :meth:`joining`.
 
     A broker rejects a commit that arrives with an old generation. The next generation starts after all members have
-    joined, so a member joins only after a commit in progress has finished.
+    joined. So a member that joins waits until its commit in progress has finished, but not longer than ``wait_ms``.
+    Then it joins nevertheless, and the broker may reject the commit.
     """
 
     def __init__(self) -> None:
@@ -48,8 +49,11 @@ class JoinGate:
         A thread stops before or after this context: once stopped, it would not release directories that are locked
         inside the context.
 
+        Args:
+            wait_ms: How long to wait for a commit in progress, in ms.
+
         Raises:
-            BrokerUnavailableError: The last commit of the thread is still in progress after ``wait_ms``.
+            BrokerUnavailableError: The thread is stopping, and its last commit is still in progress after ``wait_ms``.
         """
         is_locked = self._lock.acquire(timeout=wait_ms / 1000)
         try:

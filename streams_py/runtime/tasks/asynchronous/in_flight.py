@@ -247,7 +247,10 @@ class InFlight:
         return count
 
     def await_all(self, within_ms: int | None, flush_caches: Callable[[], None]) -> int:
-        """Do the same, and with a time limit also for records that come from the task's caches then."""
+        """Wait as :meth:`await_answers` does, for ``within_ms`` at most; return the number of answers.
+
+        With a time limit, also flush the task's caches, and wait for the calls that the flushed records start.
+        """
         if within_ms is None:
             return self.await_answers(None)
         deadline_ms = self.clock.monotonic_ms() + within_ms

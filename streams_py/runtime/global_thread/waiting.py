@@ -55,7 +55,7 @@ class Waiting:
                     raise
                 if self._clock.monotonic_ms() >= deadline_ms:
                     raise TimeoutExceededError(
-                        f"{self._name} could not restore the global stores for {timeout_ms} ms "
+                        f"{self._name}: restoring the global stores has failed for {timeout_ms} ms "
                         f"(task.timeout.ms): {error}"
                     ) from error
                 _log.log(level_of_waiting(), "%s: %s; retrying", self._name, error)

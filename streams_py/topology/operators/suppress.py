@@ -92,6 +92,10 @@ class Suppress(TableOperator):
                 rule.max_bytes is not None and buffer.size_bytes > rule.max_bytes
             )
 
+        def filling() -> str:
+            used = ((len(buffer), rule.max_records, "records"), (buffer.size_bytes, rule.max_bytes, "bytes"))
+            return ", ".join(f"{now} {unit} of at most {most}" for now, most, unit in used if most is not None)
+
         def process(key: Any, change: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
             if timestamp_ms > observed_ms:
@@ -114,9 +118,8 @@ class Suppress(TableOperator):
                 if limited and is_over():
                     if not rule.emits_early:
                         raise StateError(
-                            f"the buffer of {node.name!r} is full: {len(buffer)} records of at most "
-                            f"{rule.max_records or 'any number'}, {buffer.size_bytes} bytes of at most "
-                            f"{rule.max_bytes or 'any number'}. Increase its limits, or let it emit early",
+                            f"the buffer of {node.name!r} is full: {filling()}. Increase its limits, or let it emit "
+                            "early",
                             task_id=node.task_id,
                         )
                     while is_over() and len(buffer):

@@ -195,13 +195,23 @@ def test_error_of_an_aggregator_leaves_the_record_out() -> None:
 
 
 def test_final_results_over_the_limit_stop_the_task() -> None:
-    with pytest.raises(StateError, match=r"'sup' is full: 2 records of at most 1"):
+    with pytest.raises(StateError, match=r"'sup' is full: 2 records of at most 1\. Increase its limits"):
         run(
             lambda s: (
                 s.windowed_by(TimeWindows.of(10))
                 .count()
                 .suppress(Suppressed.until_window_closes(max_records=1), name="sup")
             ),
+            [("a", "v", 5), ("b", "v", 5)],
+            time_windowed(STRING, 10),
+        )
+
+
+def test_full_buffer_is_reported_with_the_limits_that_are_set() -> None:
+    suppressed = Suppressed.until_window_closes(max_bytes=120)
+    with pytest.raises(StateError, match=r"'sup' is full: \d+ bytes of at most 120\. Increase its limits"):
+        run(
+            lambda s: s.windowed_by(TimeWindows.of(10)).count().suppress(suppressed, name="sup"),
             [("a", "v", 5), ("b", "v", 5)],
             time_windowed(STRING, 10),
         )

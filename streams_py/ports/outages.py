@@ -28,11 +28,14 @@ _BROKER_S: Final = 10.0
 _REPEAT_S: Final = 60.0
 _REPEAT_S_MAX: Final = 600.0
 _FRESH_S: Final = 10.0
-"""A failure that was reported longer ago says nothing about now. Clients try again once per second."""
+"""Age after which a reported failure no longer counts, in seconds. Clients try again once per second."""
 _CONTACT_S: Final = 2.0
-"""A member that had contact this recently disproves reports that no broker answers."""
+"""Time after a member's contact in which reports that no broker answers do not count, in seconds."""
 _SETTLES_S: Final = 5.0
-"""Leaders are elected and coordinators load their logs after an outage. What fails meanwhile is part of it."""
+"""Time after an outage in which failures still belong to it, in seconds.
+
+Brokers elect leaders and coordinators load their logs in this time.
+"""
 _BROKERS_MAX: Final = 1_000
 
 
@@ -82,14 +85,14 @@ class ClusterContact:
     # -- members ---------------------------------------------------------------------------------------------
 
     def no_answer(self, member: str) -> None:
-        """The member has no contact. It reports this repeatedly, until :meth:`answered` or :meth:`forget`."""
+        """Note that a member has no contact. It repeats this until :meth:`answered` or :meth:`forget`."""
         now_s = self._now_s()
         with self._lock:
             self._lost_members.setdefault(member, now_s)
             self._look(now_s)
 
     def answered(self, member: str) -> None:
-        """The member has contact. The outage ends when all members that had none have contact again."""
+        """Note that a member has contact. The outage ends when all members that had lost contact have it again."""
         now_s = self._now_s()
         with self._lock:
             self._lost_members.pop(member, None)
@@ -97,7 +100,7 @@ class ClusterContact:
             self._end_if_over(now_s)
 
     def forget(self, member: str) -> None:
-        """The member is closed: it says nothing more."""
+        """Note that a member is closed and reports nothing more."""
         with self._lock:
             if self._lost_members.pop(member, None) is not None and not self._lost_members:
                 self._outage = None
@@ -105,7 +108,7 @@ class ClusterContact:
     # -- clients of librdkafka -------------------------------------------------------------------------------
 
     def failed(self, broker: str, reason: str) -> None:
-        """A client of librdkafka could not connect to one broker, or lost the connection."""
+        """Note that a client of librdkafka could not connect to one broker, or lost the connection."""
         now_s = self._now_s()
         with self._lock:
             self._reason = (reason, now_s)
@@ -129,7 +132,7 @@ class ClusterContact:
                 )
 
     def all_down(self, client: str) -> None:
-        """A client of librdkafka has no connection to any broker."""
+        """Note that a client of librdkafka has no connection to any broker."""
         now_s = self._now_s()
         with self._lock:
             self._down = {name: times for name, times in self._down.items() if now_s - times[1] <= _FRESH_S}
@@ -179,7 +182,7 @@ class ClusterContact:
 
 
 class MemberContact:
-    """What one member of a group reports."""
+    """The reports of one member of a group about its contact with the cluster."""
 
     _FIRST_S: Final = 2.0
     _INTERVAL_S_MAX: Final = 60.0
@@ -191,8 +194,12 @@ class MemberContact:
         self._interval_s = self._FIRST_S
         self._is_closed = False
 
-    def is_lost(self) -> bool:
-        """The member has no contact. True at growing intervals: the time to check whether waiting can help at all."""
+    def report_lost(self) -> bool:
+        """Report that the member has no contact. The member calls this repeatedly.
+
+        Returns:
+            Whether the caller should check now if waiting can help at all. True at growing intervals.
+        """
         if self._is_closed:
             return False
         self._cluster.no_answer(self._member)
@@ -206,13 +213,13 @@ class MemberContact:
             return True
         return False
 
-    def is_back(self) -> None:
-        """The member has contact."""
+    def report_contact(self) -> None:
+        """Report that the member has contact."""
         self._look_s = None
         self._cluster.answered(self._member)
 
     def close(self) -> None:
-        """The member reports nothing more."""
+        """Report nothing more, because the member is closed."""
         self._is_closed = True
         self._cluster.forget(self._member)
 

@@ -2,9 +2,9 @@
 
 One per client, if its topology has global stores. It reads all partitions of their topics, without a group. The
 client's start waits until every store has reached the end offsets that its topics had at that moment. No other thread
-reads the stores before that. Afterwards the thread follows the topics and partitions that are added later. If it fails,
-the client ends in ERROR, and the thread is not replaced. Its stores stay open until the client has stopped its stream
-threads, because their last records may join with them.
+reads the stores before that. Afterwards the thread reads the records that arrive later, also those of new partitions.
+If it fails, the client ends in ERROR, and the thread is not replaced. Its stores stay open until the client has stopped
+its stream threads, because their last records may join with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("streams_py")
 
 _STOP_MS: Final = 5_000
 """How long a close waits for the thread, in ms."""
-_IDENTITY_MS: Final = 300_000
+_NEW_PARTITIONS_MS: Final = 300_000
 """Interval between checks for new partitions, in ms."""
 
 
@@ -196,7 +196,7 @@ class GlobalThread:
         starts = {partition: self.stores.restore_position(partition) for partition in partitions}
         consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
         next_checkpoint_ms = self._clock.monotonic_ms() + self._settings.commit_interval_ms
-        next_check_ms = self._clock.monotonic_ms() + _IDENTITY_MS
+        next_check_ms = self._clock.monotonic_ms() + _NEW_PARTITIONS_MS
         read: dict[TopicPartition, int] = {}
         self._topics.watch_ids()
         while not self._stopping.is_set():
@@ -218,7 +218,7 @@ class GlobalThread:
                 next_checkpoint_ms = now_ms + self._settings.commit_interval_ms
                 self.stores.checkpoint(enforce=False)
             if now_ms >= next_check_ms:
-                next_check_ms = now_ms + _IDENTITY_MS
+                next_check_ms = now_ms + _NEW_PARTITIONS_MS
                 added = self._topics.added(self.name, partitions)
                 if added:
                     partitions = [*partitions, *added]

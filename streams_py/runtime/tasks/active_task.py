@@ -344,11 +344,11 @@ class ActiveTask(Task):
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset of the next record of each partition that was read, with metadata. Valid after a flush."""
-        return self.positions.offsets(self.calls.in_flight, running=self._phase is TaskPhase.RUNNING)
+        return self.positions.offsets(self.calls.in_flight, queues_are_valid=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """Handle a successful commit. ``acked``: highest acknowledged offset per changelog partition, of all tasks."""
-        self.positions.note_committed(self.calls.in_flight, running=self._phase is TaskPhase.RUNNING)
+        self.positions.note_committed(self.calls.in_flight, queues_are_valid=self._phase is TaskPhase.RUNNING)
         touched = self._half_done or self.punctuators.were_called
         self._retries.note_commit(took_records=self.records.progressed, touched=touched)
         self._forget_effects()

@@ -74,7 +74,7 @@ def test_partition_that_a_topic_is_given_later_is_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 500)
+    monkeypatch.setattr(global_thread, "_NEW_PARTITIONS_MS", 500)
     with client(kafka_broker, topic, tmp_path) as streams:
         admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
         admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)

@@ -157,10 +157,10 @@ def test_broker_that_is_away_for_a_moment_now_and_then_gets_no_line(
 def test_member_that_waits_is_asked_to_check_at_growing_intervals(monkeypatch: pytest.MonkeyPatch, time: Time) -> None:
     monkeypatch.setattr("streams_py.ports.outages.time.monotonic", time)
     member = MemberContact("nowhere:1", "member")
-    checked = [elapsed for elapsed in seconds(time, 200) if member.is_lost()]
+    checked = [elapsed for elapsed in seconds(time, 200) if member.report_lost()]
     assert checked == pytest.approx([2, 6, 14, 30, 62, 122, 182], abs=1)
     member.close()
-    assert not member.is_lost()
+    assert not member.report_lost()
 
 
 def test_lines_about_waiting_go_to_debug_while_a_cluster_is_away() -> None:

@@ -305,7 +305,7 @@ class KafkaPythonMembership:
             return None
         if bootstrap.exception is not None:
             raise bootstrap.exception
-        self._contact.is_back()
+        self._contact.report_contact()
         settings = {key: self._settings[key] for key in _COORDINATOR_SETTINGS}
         coordinator = StreamsCoordinator(
             self._client,
@@ -347,7 +347,7 @@ class KafkaPythonMembership:
             _log.debug("poll: %s", error)
             settled = False
         if settled:
-            self._contact.is_back()
+            self._contact.report_contact()
             self._inbox.serve(interval_s)
             return
         if coordinator.coordinator_id is None:
@@ -357,7 +357,7 @@ class KafkaPythonMembership:
 
     def _note_outage(self) -> None:
         """Note an outage. Raises ConfigError if the cluster will not accept this client, since waiting cannot help."""
-        if self._contact.is_lost() and (why := self._refusal()) is not None:
+        if self._contact.report_lost() and (why := self._refusal()) is not None:
             raise ConfigError(why)
 
     def _apply_requests(self, coordinator: StreamsCoordinator) -> None:

@@ -20,9 +20,10 @@ from streams_py.runtime.tasks.record.offset_metadata import (
 class CommitPositions:
     """The positions of a task's input partitions: committed positions, and positions that could be committed.
 
-    Several methods have the parameters ``calls`` and ``running``. ``calls``: the task's records in flight outside of
-    its thread, if any; no commit passes them. ``running``: False once the queues were emptied. The consumer's position
-    is then too far ahead.
+    Several methods have these parameters:
+
+    * ``calls``: the task's records in flight outside of its thread, if any. No commit passes them.
+    * ``queues_are_valid``: False once the queues were emptied. The consumer's position is then too far ahead.
     """
 
     def __init__(self, loop: RecordLoop, inputs: InputPositions) -> None:
@@ -84,10 +85,10 @@ class CommitPositions:
         consumed = self._loop.queues[partition].consumed_offset
         return consumed + 1 if consumed >= 0 else self._started_at.get(partition, 0)
 
-    def offsets(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+    def offsets(self, calls: InFlight | None, *, queues_are_valid: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit, with partition times as metadata. Valid after a flush."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._offered = self._positions(calls, running=running)
+        self._offered = self._positions(calls, queues_are_valid=queues_are_valid)
         for partition, offset in self._offered.items():
             time_ms = self._loop.queues[partition].partition_time_ms
             if calls is not None:
@@ -104,7 +105,7 @@ class CommitPositions:
         for partition, queue in self._loop.queues.items():
             position = self._inputs.position(partition)
             if queue.buffer or queue.consumed_offset >= 0 or (position is not None and position >= 0):
-                offset = self._next_offset(partition, running=True)
+                offset = self._next_offset(partition, queues_are_valid=True)
                 if offset is not None:
                     return {partition: self._entry(offset, queue.partition_time_ms)}
         return {}
@@ -114,58 +115,58 @@ class CommitPositions:
             self._node_times.note(self.processor_metadata)
         return OffsetAndMetadata(offset, encode_offset_metadata(OffsetMetadata(time_ms, self.processor_metadata)))
 
-    def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
+    def note_committed(self, calls: InFlight | None, *, queues_are_valid: bool) -> None:
         """Note that the offered offsets are committed.
 
         The current positions may already be further ahead: records may have arrived while the commit was running.
         """
         offered, self._offered = self._offered, None
-        self.committed.update(self._positions(calls, running=running) if offered is None else offered)
+        self.committed.update(self._positions(calls, queues_are_valid=queues_are_valid) if offered is None else offered)
 
-    def _positions(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, int]:
+    def _positions(self, calls: InFlight | None, *, queues_are_valid: bool) -> dict[TopicPartition, int]:
         """Return the offset of the first unfinished record of each partition; empty if that is unknown."""
         if calls is not None and calls.holds_everything:
             return {}
         positions = {
             partition: offset
             for partition in self._loop.queues
-            if self._has_moved(partition, running=running)
-            and (offset := self._next_offset(partition, running=running)) is not None
+            if self._has_moved(partition, queues_are_valid=queues_are_valid)
+            and (offset := self._next_offset(partition, queues_are_valid=queues_are_valid)) is not None
         }
         if calls is None:
             return positions
         return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
 
-    def _has_moved(self, partition: TopicPartition, *, running: bool) -> bool:
+    def _has_moved(self, partition: TopicPartition, *, queues_are_valid: bool) -> bool:
         """Whether a record was processed or something was skipped."""
         queue = self._loop.queues[partition]
         if queue.consumed_offset >= 0 or partition in self._restarted:
             return True
-        position = self._inputs.position(partition) if running and not queue.buffer else None
+        position = self._inputs.position(partition) if queues_are_valid and not queue.buffer else None
         return position is not None and position > self._known(partition)
 
-    def _next_offset(self, partition: TopicPartition, *, running: bool) -> int | None:
+    def _next_offset(self, partition: TopicPartition, *, queues_are_valid: bool) -> int | None:
         queue = self._loop.queues[partition]
         if partition in self._restarted:
-            return self._next_of_restarted(partition, running=running)
+            return self._next_of_restarted(partition, queues_are_valid=queues_are_valid)
         if queue.buffer:
             return queue.buffer[0].offset()
-        if not running:
+        if not queues_are_valid:
             return queue.consumed_offset + 1
         return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
 
-    def _next_of_restarted(self, partition: TopicPartition, *, running: bool) -> int | None:
+    def _next_of_restarted(self, partition: TopicPartition, *, queues_are_valid: bool) -> int | None:
         """Return the next offset of a partition whose log was replaced.
 
         While a record of the former log is in the queue, offset 0 is committed, so that a new owner reads the new log
         from its beginning.
         """
         queue, former = self._loop.queues[partition], self._restarted[partition]
-        if former is not None and (not running or any(record is former for record in queue.buffer)):
+        if former is not None and (not queues_are_valid or any(record is former for record in queue.buffer)):
             return 0
         if queue.buffer:
             return queue.buffer[0].offset()
-        if running:
+        if queues_are_valid:
             return self._inputs.position(partition)
         return queue.consumed_offset + 1 if queue.consumed_offset >= 0 else None
 

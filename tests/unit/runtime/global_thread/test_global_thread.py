@@ -167,7 +167,7 @@ def test_client_does_not_continue_with_a_global_store_whose_topic_is_recreated(
 def test_global_store_continues_while_nobody_says_whether_its_topics_are_the_same(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    monkeypatch.setattr(global_thread, "_NEW_PARTITIONS_MS", 20)
     asked = threading.Event()
 
     def away(self: GlobalTopics) -> None:
@@ -401,7 +401,7 @@ def test_no_more_records_are_taken_in_while_one_waits_for_what_is_away(
 
 
 def test_new_partitions_of_a_topic_are_read(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    monkeypatch.setattr(global_thread, "_NEW_PARTITIONS_MS", 20)
     with client(world, table(), tmp_path) as streams:
         world.topics["g"] = 3
         world.write("g", b"three", key=b"c", partition=2)

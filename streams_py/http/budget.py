@@ -1,8 +1,9 @@
 """Limit the total memory for the requests and answers of a service.
 
 A request body is kept until it is complete, and an answer until the client has read it. Clients determine how long that
-takes, so the total over all connections is limited. An answer is written in pieces, so its unread part is in memory
-once and not also in the buffers of the connection.
+takes, so the totals over all connections are limited. The total for answers counts only answers whose
+``Content-Length`` is above 64 KiB. An answer with a ``Content-Length`` is written in pieces, so its unread part is in
+memory once and not also in the buffers of the connection.
 """
 
 from __future__ import annotations

@@ -63,9 +63,11 @@ class MembershipListener(Protocol):
     def on_doubt(self, in_doubt: bool) -> None:
         """Called when :meth:`Membership.is_member` changes while the member owns partitions.
 
-        ``in_doubt``: True when the coordinator may have removed the member, False when the membership is confirmed
-            again.
         Called on any thread; must not block.
+
+        Args:
+            in_doubt: True when the coordinator may have removed the member. False when the membership is confirmed
+                again.
         """
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
@@ -78,13 +80,28 @@ class MembershipListener(Protocol):
 class Membership(Protocol):
     """The membership of one stream thread in the group. Thread-safe."""
 
-    def start(self) -> None: ...
-    def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None: ...
-    def request_rejoin(self, reason: str) -> None: ...
-    def rejoin_as_new_member(self) -> None: ...  # unsubscribe and subscribe again, after tasks have migrated
-    def expect_rebalance(self) -> None: ...  # send heartbeats more often for some seconds: another process has ended
+    def start(self) -> None:
+        """Start the polling thread. The member does not join the group before :meth:`subscribe`."""
+
+    def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None:
+        """Subscribe to topics, or to all topics whose names match ``pattern``."""
+
+    def request_rejoin(self, reason: str) -> None:
+        """Request a rebalance. The broker logs ``reason``."""
+
+    def rejoin_as_new_member(self) -> None:
+        """Unsubscribe and subscribe again, after tasks have migrated."""
+
+    def expect_rebalance(self) -> None:
+        """Send heartbeats more often for some seconds, because another process has ended."""
+
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit offsets. TaskMigratedError if this is no longer a member, BrokerUnavailableError on timeout."""
+        """Commit offsets.
+
+        Raises:
+            TaskMigratedError: This is no longer a member.
+            BrokerUnavailableError: No answer within ``timeout_ms``.
+        """
 
     def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
         """Request committed offsets, and return immediately. The future has them, or BrokerUnavailableError."""
@@ -104,7 +121,14 @@ class Membership(Protocol):
         """
 
     @property
-    def member_id(self) -> str: ...  # the current member id; "" before joining, and after removal from the group
-    def check(self) -> None: ...  # raises the error of the polling thread
+    def member_id(self) -> str:
+        """The current member id; "" before joining, and after removal from the group."""
+
+    def check(self) -> None:
+        """Raise the error that ended the membership, or once the TaskMigratedError of a callback.
+
+        The call also shows that the stream thread is alive.
+        """
+
     def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
         """Stop. By default members do not leave the group; the broker removes them after the session timeout."""

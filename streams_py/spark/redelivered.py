@@ -1,4 +1,4 @@
-"""Counts the records that clients have delivered again to the readers of a Spark application. It is a metric, no error.
+"""Counts the records that clients have delivered again to the readers of a Spark application. This is not an error.
 
 A client delivers records again after a change of leaders, for example. The readers return each record once and count
 the repetitions. They run in workers of Spark, so an accumulator of Spark sends their counts to the driver when a task

@@ -1,13 +1,17 @@
 """Standby exchange by layers: one copy of every task at a time, all tasks together.
 
-The first standby of every task is exchanged as active tasks are, then the second, and so on. A *place* is a class of
-clients. A *kind* is a signature, the places of the other copies, and the number of different tags of all copies. A task
-may move only to places that have no other copy of it, and only if the separation rule allows it. So no client can get a
-task twice, and any vacancy of the place can be used. The network has no hub, because a path
-through it would circumvent this rule.
+Terms:
+
+* *place*: a class of clients, or one client (``by_client``).
+* *kind*: a signature, the places of the other copies, and the number of different tags of all copies.
+
+The first standby of every task is exchanged as active tasks are, then the second, and so on. A task may move only to
+places that have no other copy of it, and only if the separation rule allows it. So no client can get a task twice, and
+a task may use any vacancy of its new place. The network has no hub, because a path through it would circumvent these
+rules.
 
 This method is faster than swapping pairs and moves fewer tasks. But it never moves a copy into a class that already has
-one, so pairs are swapped afterwards. In small groups every client can be its own place. Then an exchange finds every
+one, so pairs are swapped afterwards. In small groups every client can be a separate place. Then an exchange finds every
 improvement that leaves the other copies unchanged, along chains of any number of clients.
 """
 

@@ -93,7 +93,7 @@ class Sharing:
                 raise StreamsError(f"no progress beyond {part.position} for {_SILENCE_MS / 1000:.0f} s")
         except StreamsError as error:
             _log.warning(
-                "offsets %d to %d of changelog %s are read by this process instead of another one: %s",
+                "offsets %d to %d of changelog %s are read by this process, because the sorting process failed: %s",
                 part.requested.start,
                 part.requested.end,
                 changelog.partition,

@@ -18,14 +18,14 @@ class _Replay(Protocol):
 
 
 class RestoringStores:
-    """What the state updater uses of a task.
+    """The stores of one task, as the state updater uses them.
 
     Args:
         id: The task.
         stores: Its stores.
         is_active: Whether the task will process records. The stores of active tasks are restored in bulk.
         input_partitions: Its input partitions.
-        expiring: Names of the stores that expire records.
+        expiring: Names of the stores for whose changelogs :meth:`expires` is True.
         replays: Source topic that is a changelog -> conversion of its records, if one is needed.
     """
 
@@ -126,9 +126,9 @@ class RestoringStores:
         return None if changelog.topic in self._replays else self._stores.sorted_files(changelog)
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Add the contents of sorted files. Everything before them is restored and flushed.
+        """Add the contents of sorted files. All records before them must be restored and flushed.
 
-        Without a last offset the part is incomplete.
+        If ``part.last`` is None, the position in the changelog does not change.
         """
         self._stores.take_in(changelog, part)
         self.replayed_records += part.records

@@ -6,7 +6,7 @@ task object is used either by its stream thread or by this thread, never by both
 *not* held while polling or while a listener is called. Records for a changelog that is no longer registered are
 dropped.
 
-Rules kept:
+Rules:
 
 * an active is restored when the position has passed the end offset read at its start; the *position* counts, since
   compaction and transaction markers leave gaps;
@@ -14,7 +14,8 @@ Rules kept:
 * a changelog that is the source topic of a table is never read past the group's committed offset;
 * a position in a deleted topic of the same name, or below the log start, makes the task corrupted: its store is emptied
   and restored from the beginning. A replay that retention overtakes continues at the new log start;
-* an end below the checkpoint is requested again, and makes the task corrupted only when it stays.
+* an end offset below the position of the task's state is requested again. The task becomes corrupted only if further
+  answers are below the position, too.
 """
 
 from __future__ import annotations

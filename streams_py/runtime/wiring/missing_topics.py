@@ -20,11 +20,11 @@ from streams_py.topology.topology import Topology
 _log = logging.getLogger("streams_py")
 
 _EMBEDDED_PARTITIONS = 4
-"""Number of partitions of a topic with Kafka's usual development settings."""
+"""Number of partitions of each topic that is created on the embedded cluster."""
 
 
 def create_missing_topics(metadata: TopologyMetadata, global_topics: Iterable[str], admin: Admin) -> None:
-    """Create the application's topics on the embedded cluster. They cannot exist before: the cluster starts with it."""
+    """Create the application's topics that do not exist on the embedded cluster, which starts without topics."""
     subtopologies = metadata.subtopologies.values()
     internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
     wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal

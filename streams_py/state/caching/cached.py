@@ -13,9 +13,9 @@ key within a commit interval, only the last one reaches the changelog and downst
   does not answer), this entry and all later ones become dirty again and are flushed again later. Downstream nodes still
   know the value that the underlying store had before, so ``_old_of_failed`` remembers it.
 
-The order of use costs nothing for simple counting. As long as every read is part of a write and no entry was evicted,
-clean entries are in the order of their use, and all dirty ones, in the order of ``_dirty``, were used after them. From
-the first other read or eviction on, ``_uses`` keeps the order.
+The order of use needs no bookkeeping while every read is part of a write (as in a count) and no entry was evicted: the
+clean entries come first, in the order of ``_entries``, then the dirty entries, in the order of ``_dirty``. The first
+other read or eviction creates ``_uses``, which keeps the order from then on.
 
 For speed, an entry holds Python objects if the serdes guarantee that this makes no difference (``Serde.plain_type``).
 Then values are encoded once per flush instead of once per write. Otherwise an entry holds bytes, so that other code

@@ -2,7 +2,7 @@
 
 They are in the directory of the instance, and contain the task's directory (or ``global``)::
 
-    of-another-library/0_3     files that another library or a later version wrote (:mod:`.directory`)
+    of-another-library/0_3     files that another library or a later version wrote (:mod:`.state_directory`)
     of-another-layout/0_3      a copy of the task's database, made before stores in it were emptied because their
                                declaration has changed (:mod:`.disk.kept_copy`)
 

@@ -1,4 +1,4 @@
-"""Restore records into a task's database, many of them in a faster way.
+"""Restores records into a task's database, with a faster mode for many records.
 
 A bulk restore of many records differs from other writes in two ways:
 

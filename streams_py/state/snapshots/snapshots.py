@@ -68,7 +68,7 @@ _WARNING_MS: Final = 10_000
 _LOOK_S: Final = 2.0
 """Interval between checks of a running upload, in s."""
 _HANGING_MAX: Final = 8
-"""Number of hanging upload threads from which on nothing more is uploaded. The store may never answer them."""
+"""With this number of hanging upload threads, no more uploads start. The object store may never answer them."""
 
 
 class ChangelogNow(NamedTuple):

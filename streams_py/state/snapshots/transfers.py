@@ -13,16 +13,16 @@ from streams_py.errors import SnapshotError
 _ASKED_EACH_MS: Final = 2_000
 """Longest interval between two calls of ``is_silent`` that counts as silence, in ms.
 
-The caller calls it more often than this. A longer interval means that the process was frozen, which is not the store's
-fault.
+The caller calls it more often than this. A longer interval means that the process was frozen, so it says nothing about
+the object store.
 """
 
 
 class Transfer:
     """A transfer that runs on its own thread.
 
-    A thread that waits for the store cannot be stopped, and may continue at any time. So each transfer uses a separate
-    folder (``kind-...`` in the task's directory), and :meth:`begin` stops it when it has been given up.
+    A thread that waits for the object store cannot be stopped, and may continue at any time. So each transfer uses a
+    separate folder (``kind-...`` in the task's directory), and :meth:`begin` stops it when it has been given up.
     """
 
     def __init__(self, task_folder: str, kind: str, now_ms: int, *, silence_max_ms: int) -> None:

@@ -1,8 +1,8 @@
 """Recent entries of a join's store, in memory by key, so that lookups in new segments do not read files.
 
-A segment is held here only if it is held *completely*, that is, from its first entry on. Then its list for a key, or
-the absence of a list, is the full answer. The bytes store is read for all other segments: those restored from files or
-from a changelog, and those dropped to stay within the memory limit.
+A segment is in memory either with all its entries or not at all. So the list of a key has all entries of this key in
+the segment, and a key without a list has none. Other segments are read from the bytes store: those restored from files
+or from a changelog, and those dropped to stay within the memory limit.
 
 One thread writes, any thread reads. This is safe because a list only grows at its end, or is replaced by a new list.
 """

@@ -43,8 +43,8 @@ def with_context(function: Callable[[A, B, C, D, RecordContext], R]) -> Callable
 def with_context(function: Callable[..., Any]) -> Any:
     """Mark a function whose last argument is the record's context.
 
-    It is for functions that are not the only one of their call: ``initializer``, ``adder``, ``subtractor``, ``merger``,
-    ``on`` and ``timestamp_extractor``. For a single function, write ``with_context=f``.
+    Use it for the arguments ``initializer``, ``adder``, ``subtractor``, ``merger``, ``on`` and ``timestamp_extractor``.
+    Methods with a single function take ``with_context=f`` instead.
 
     ``rows.group_by(...).aggregate(dict, adder=with_context(add), subtractor=subtract)``
     """
@@ -88,7 +88,7 @@ def within(node: NodeContext, function: Any) -> Callable[..., Any]:
 
 
 def at_its_time(node: NodeContext, process: Process, *functions: Any) -> Process:
-    """Return ``process``, which sets the context's timestamp if a function needs the context."""
+    """Return ``process``. If a function takes the context, the timestamp of the context is set before each call."""
     if not any(isinstance(function, WithContext) for function in functions):
         return process
     context: RecordContext = node.record

@@ -28,7 +28,8 @@ Entry = TypeVar("Entry", SourceNode, SinkNode, StoreBuilder)
 class GlobalStore:
     """A store that every process fills from all partitions of a topic.
 
-    ``is_table``: records are written to it unchanged. Otherwise the user's processor writes them, at the start, too.
+    ``is_table``: the store has the latest value of each key of the topic. Otherwise the user's processor writes the
+    store, also while it is restored.
     """
 
     source: str

@@ -113,7 +113,7 @@ class _Reading:
         return topic in self._writers and internal_topics("").fullmatch(f"-{topic}") is not None
 
     def _owner(self, store: str, nodes: Sequence[_Node]) -> _Node:
-        """Return the first of the nodes that use a store; the text has another order."""
+        """Return the node nearest to the sources that uses a store. Ties are broken by name."""
         users = [node for node in nodes if store in node.stores]
         return min(users, key=lambda node: (self._depth(node.name, frozenset()), node.name))
 

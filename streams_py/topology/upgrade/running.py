@@ -9,7 +9,7 @@ from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
 
-_UNTOLD = "serdes, kinds of stores, windows, and which operator's state a topic has (topics do not have them)"
+_NOT_COMPARED = "serdes, kinds of stores, windows, and the operator that writes each topic (topics do not record them)"
 
 
 def check_running(
@@ -43,7 +43,7 @@ def check_running(
         Finding(Level.UNSAFE, topic, f"source topic {topic} does not exist: the new version does not start")
         for topic in missing
     ]
-    unknown = [_UNTOLD]
+    unknown = [_NOT_COMPARED]
     if not existing:
         unknown.append(f"everything: {application_id} has no internal topics; is that its application.id?")
     return UpgradeReport(tuple(findings), tuple(unknown))

@@ -1,8 +1,8 @@
 """Exception handlers for records that cannot be read, processed or written (KIP-161, KIP-1033, KIP-1034).
 
 All three kinds are called as ``handler(context, record, error)`` and return an Answer or a Response. A handler is a
-function, an object with such a method ``handle``, or a class of such objects without constructor arguments. ``record``
-is
+function, an object whose method ``handle`` has these parameters, or the class of such an object. The class is called
+without arguments. ``record`` is:
 
 * for deserialization: the raw record as the consumer delivered it,
 * for processing: a :class:`FailedRecord`, or None if a punctuator failed,

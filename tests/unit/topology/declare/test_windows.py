@@ -208,8 +208,8 @@ def test_final_results_over_the_limit_stop_the_task() -> None:
 
 
 def test_full_buffer_is_reported_with_the_limits_that_are_set() -> None:
-    suppressed = Suppressed.until_window_closes(max_bytes=120)
-    with pytest.raises(StateError, match=r"'sup' is full: \d+ bytes of at most 120\. Increase its limits"):
+    suppressed = Suppressed.until_window_closes(max_bytes=1)
+    with pytest.raises(StateError, match=r"'sup' is full: \d+ bytes of at most 1\. Increase its limits"):
         run(
             lambda s: s.windowed_by(TimeWindows.of(10)).count().suppress(suppressed, name="sup"),
             [("a", "v", 5), ("b", "v", 5)],

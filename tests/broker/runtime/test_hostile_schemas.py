@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.registry import SchemaRegistry
 from streams_py.testing.broker import Broker
+from tests.support.registry.schemas import doubling
 from tests.support.registry.stub import RegistryStub, running
 from tests.support.waiting import until
-from tests.unit.registry.test_json_schema_bounds import doubling
 
 pytestmark = pytest.mark.broker
 _numbers = itertools.count()

@@ -18,6 +18,7 @@ from jsonschema import _keywords, _legacy_keywords, _utils, validators
 from streams_py.registry import SchemaRegistry
 from streams_py.registry.json_schema_bounds import BoundedValidator
 from streams_py.serdes.round_trips import UnfitError
+from tests.support.registry.schemas import doubling
 from tests.support.registry.stub import RegistryStub, running
 
 A = "a" * 60
@@ -25,14 +26,6 @@ DRAFTS = [f"http://json-schema.org/draft-0{number}/schema#" for number in (3, 4,
     f"https://json-schema.org/draft/{date}/schema" for date in ("2019-09", "2020-12")
 ]
 NESTED = r"^(a+)+$"
-
-
-def doubling(levels: int) -> dict[str, Any]:
-    """Alternatives that refer to two alternatives each. None of them accepts the record."""
-    parts: dict[str, Any] = {
-        f"p{n}": {"anyOf": [{"$ref": f"#/$defs/p{n + 1}"}, {"$ref": f"#/$defs/p{n + 1}"}]} for n in range(levels)
-    }
-    return {"$ref": "#/$defs/p0", "$defs": {**parts, f"p{levels}": {"type": "number"}}}
 
 
 ENDLESS: dict[str, tuple[Any, Any]] = {

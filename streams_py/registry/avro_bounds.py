@@ -1,6 +1,6 @@
 """Limits for untrusted Avro data, checked before the decoder runs.
 
-The decoder is vulnerable to three kinds of data of a few bytes:
+The decoder is vulnerable to these kinds of data:
 
 * An array whose items take no bytes (null, an empty record, a fixed of size 0) may declare 10^12 items. The decoder
   loops without releasing the interpreter's lock.
@@ -22,6 +22,10 @@ VALUES_PER_BYTE_MAX: Final = 4
 """Maximum number of values (fields, items, records) per byte of data. Ordinary data has at most three."""
 VALUES_FREE_MAX: Final = 100_000
 """Maximum number of values beyond this, for schemas with many fields that take no bytes."""
+DECIMAL_BYTES_MAX: Final = 512
+"""Maximum size of a decimal, about 1,200 digits."""
+DECIMAL_BYTES_EXTRA: Final = 32
+"""Number of bytes that a decimal may have more than its precision requires. Some writers fill up to a fixed size."""
 _FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
 _NUMBER_BYTES_MAX: Final = 10
 
@@ -69,11 +73,13 @@ class _Data:
 def bounds_of(schema: Any) -> Callable[[bytes], None] | None:
     """Return a check for data of a parsed writer's schema. None if no check is needed.
 
-    The check raises ValueError for data that declares more items than it contains, or is nested too deeply.
+    The check raises ValueError for data that declares more items than it contains, is nested too deeply, or has a
+    decimal that is too long.
     """
     walk = _Walk()
     skip = walk.of(schema)
-    if not walk.has_free_items and not walk.is_recursive and walk.excess(schema) <= VALUES_FREE_MAX:
+    has_hazard = walk.has_free_items or walk.is_recursive or walk.has_decimals
+    if not has_hazard and walk.excess(schema) <= VALUES_FREE_MAX:
         return None
 
     def check(data: bytes) -> None:
@@ -86,6 +92,7 @@ class _Walk:
     def __init__(self) -> None:
         self.has_free_items = False
         self.is_recursive = False
+        self.has_decimals = False
         self._named: dict[str, _Skip] = {}
         self._sizes: dict[str, bool] = {}  # name -> whether a value takes no bytes
         self._excess: dict[str, int] = {}
@@ -102,6 +109,9 @@ class _Walk:
             return _skip_nothing if size == 0 else lambda data: data.skip(size)
         if kind in ("int", "long", "enum"):
             skip: _Skip = _skip_number
+        elif kind == "bytes" and _is_decimal(schema):
+            self.has_decimals = True
+            return _decimal(_decimal_bytes_max(schema))
         elif kind in ("string", "bytes"):
             return _skip_bytes
         elif kind == "array":
@@ -116,6 +126,9 @@ class _Walk:
         elif kind == "fixed":
             count = int(schema["size"])
             skip = _skip_nothing if count == 0 else lambda data: data.skip(count)
+            if count > DECIMAL_BYTES_MAX and _is_decimal(schema):
+                self.has_decimals = True
+                skip = _refuse_decimal
         elif kind in ("record", "error"):
             return self._record(schema)
         else:
@@ -222,6 +235,32 @@ def _entry(value: _Skip) -> _Skip:
         value(data)
 
     return skip
+
+
+def _is_decimal(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("logicalType") == "decimal"
+
+
+def _decimal_bytes_max(schema: Mapping[str, Any]) -> int:
+    precision = schema.get("precision")
+    if not isinstance(precision, int):  # the decoder refuses such a schema
+        return DECIMAL_BYTES_MAX
+    # A byte holds at least 2.4 digits.
+    return min(DECIMAL_BYTES_MAX, precision * 5 // 12 + 1 + DECIMAL_BYTES_EXTRA)
+
+
+def _decimal(bytes_max: int) -> _Skip:
+    def skip(data: _Data) -> None:
+        count = data.number()
+        if count > bytes_max:
+            _refuse_decimal(data)
+        data.skip(count)
+
+    return skip
+
+
+def _refuse_decimal(_data: _Data) -> None:
+    raise ValueError("the data has a decimal with too many bytes")
 
 
 def _enter(data: _Data) -> None:

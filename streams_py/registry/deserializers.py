@@ -37,7 +37,8 @@ class BoundedAvroDeserializer(AvroDeserializer):
         schema = super()._get_writer_schema(schema_id, *args, **kwargs)
         number = schema_id.id if schema_id.id is not None else schema_id.guid
         if number not in self._bounds:
-            self._bounds[number] = bounds_of(self._get_parsed_schema(schema))
+            parsed = self._get_parsed_schema(schema)
+            self._bounds[number] = None if _is_plain_bytes(parsed) else bounds_of(parsed)
         check = self._bounds[number]
         rules = getattr(schema, "rule_set", None)
         if check is not None and not getattr(rules, "encoding_rules", None):  # such rules change the bytes first
@@ -47,6 +48,11 @@ class BoundedAvroDeserializer(AvroDeserializer):
             except ValueError as error:
                 raise UnfitError(str(error)) from None
         return schema
+
+
+def _is_plain_bytes(parsed: Any) -> bool:
+    """Whether a record is not in Avro's encoding, but consists of the bytes alone."""
+    return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes")
 
 
 class ExactProtobufDeserializer(ProtobufDeserializer):

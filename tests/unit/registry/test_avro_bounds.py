@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ pytest.importorskip("fastavro")
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from streams_py.registry import SchemaRegistry
-from streams_py.registry.avro_bounds import DEPTH_MAX, bounds_of
+from streams_py.registry.avro_bounds import DECIMAL_BYTES_EXTRA, DECIMAL_BYTES_MAX, DEPTH_MAX, bounds_of
 from tests.support.registry.stub import RegistryStub, running
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
@@ -167,6 +168,91 @@ def test_wide_record_without_bytes_is_read() -> None:
     with running(RegistryStub()) as stub:
         read, head = reader_of(wide("int"), SchemaRegistry(stub.url), stub)
         assert len(read(head + b"\x02")) == 10_001
+
+
+def decimal(kind: str = "bytes", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": "decimal", "precision": 20, "scale": 2, **more}
+
+
+LARGE = DECIMAL_BYTES_MAX + 1
+FIXED_DECIMAL = decimal("fixed", name="D", size=LARGE)
+
+
+def long_bytes(size: int) -> bytes:
+    return avro("bytes", b"\x7f" * size)
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    file = io.BytesIO()
+    schemaless_writer(file, parse_schema(schema), value)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (["null", decimal()], b"\x02" + long_bytes(9 + DECIMAL_BYTES_EXTRA + 1)),
+        (["null", decimal()], b"\x02" + long_bytes(20_000)),
+        (["null", decimal(precision=10**6)], b"\x02" + long_bytes(LARGE)),
+        (["null", decimal(precision=None, scale=0)], b"\x02" + long_bytes(LARGE)),
+        (array(decimal()), b"\x02" + long_bytes(LARGE) + b"\x00"),
+        ({"type": "map", "values": decimal()}, b"\x02\x02k" + long_bytes(LARGE) + b"\x00"),
+        (FIXED_DECIMAL, b"\x7f" * LARGE),
+        (array(FIXED_DECIMAL), b"\x02" + b"\x7f" * LARGE + b"\x00"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": decimal()}]}, long_bytes(LARGE)),
+        (
+            {
+                "type": "record",
+                "name": "R",
+                "fields": [{"name": "a", "type": ["null", FIXED_DECIMAL]}, {"name": "b", "type": "D"}],
+            },
+            b"\x00" + b"\x7f" * LARGE,
+        ),
+    ],
+    ids=["precision", "long", "huge precision", "none", "array", "map", "fixed", "fixed in array", "field", "by name"],
+)
+def test_decimal_that_takes_long_to_convert_is_refused(schema: Any, data: bytes) -> None:
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+        with pytest.raises(ValueError, match="a decimal with too many bytes"):
+            read(head + data)
+
+
+def test_long_decimal_is_refused_though_the_reader_skips_its_field() -> None:
+    """The writer's schema decides, and comes from the registry."""
+    fields = [{"name": "a", "type": "string"}]
+    written = {"type": "record", "name": "R", "fields": [*fields, {"name": "d", "type": decimal()}]}
+    with running(RegistryStub()) as stub:
+        number = stub.add({"schemaType": "AVRO", "schema": json.dumps(written)}, "t-value")
+        own = json.dumps({**written, "fields": fields})
+        read = SchemaRegistry(stub.url).avro(own).deserializer("t", is_key=False)
+        with pytest.raises(ValueError, match="a decimal with too many bytes"):
+            read(b"\x00" + number.to_bytes(4, "big") + b"\x02x" + long_bytes(20_000))
+
+
+@pytest.mark.parametrize(
+    ("schema", "digits"),
+    [
+        (decimal(precision=20), 20),
+        (decimal(precision=1_000), 1_000),
+        (decimal("fixed", name="D", size=16), 20),
+        (decimal("fixed", name="D", size=DECIMAL_BYTES_MAX), 20),
+    ],
+)
+def test_decimal_with_all_digits_of_its_precision_is_read(schema: Any, digits: int) -> None:
+    record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
+    with running(RegistryStub()) as stub:
+        serde = SchemaRegistry(stub.url).avro(json.dumps(record))
+        for value in (Decimal(-1).scaleb(-2), Decimal(("9" * (digits - 2)) + ".99")):
+            data = serde.serializer("t", is_key=False)({"a": value})
+            assert serde.deserializer("t", is_key=False)(data) == {"a": value}
+
+
+def test_record_of_bytes_is_read_whatever_its_logical_type() -> None:
+    """Confluent writes a value whose schema is ``bytes`` without a length, and never converts it."""
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(decimal(), SchemaRegistry(stub.url), stub)
+        assert read(head + b"\x7f" * 20_000) == b"\x7f" * 20_000
 
 
 PRIMITIVE: list[Any] = ["null", "boolean", "int", "long", "float", "double", "string", "bytes"]

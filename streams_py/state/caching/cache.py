@@ -65,9 +65,6 @@ class CachedContent(Protocol):
     def dirty_entries(self) -> int:
         """Number of entries that a flush would forward."""
 
-    def evict(self, entries_max: int | None = None) -> None:
-        """Evict at most ``entries_max`` entries until the cache is within its budget, or the store has no entries."""
-
 
 class RecordCache:
     """The cache budget of one stream thread: ``statestore.cache.max.bytes`` divided by the number of threads.
@@ -93,19 +90,6 @@ class RecordCache:
     def unregister(self, store: CachedContent) -> None:
         """Remove a cached store that was closed or handed over. It must have subtracted its bytes already."""
         self._stores = [kept for kept in self._stores if kept is not store]
-
-    def resize(self, max_bytes: int) -> None:
-        """Change the budget, because threads were added or removed. To be called on the thread that owns the cache.
-
-        The stores evict one entry each in turn, as in Kafka Streams, so that no store has to evict for all.
-        """
-        self.max_bytes = max_bytes
-        while self.used_bytes > max_bytes:
-            before = self.used_bytes
-            for store in list(self._stores):
-                store.evict(1)  # does nothing within the budget
-            if self.used_bytes == before:
-                return  # flushing made downstream nodes write to the same stores; the next write continues evicting
 
     # -- how long a flush takes --------------------------------------------------------------------------------
 

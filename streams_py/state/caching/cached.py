@@ -32,7 +32,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from itertools import filterfalse, repeat
+from itertools import filterfalse
 from operator import itemgetter
 from threading import get_ident
 from typing import Any, TypeVar, cast
@@ -349,18 +349,16 @@ class CachedStore(KeyValueOperations[K, V, S]):
         """Number of entries that are not yet written to the underlying store and forwarded."""
         return len(self._dirty)
 
-    def evict(self, entries_max: int | None = None) -> None:
+    def evict(self) -> None:
         """Evict least recently used entries until the cache is within its budget.
 
-        Stops earlier when the store has no entries left, or after ``entries_max`` entries. Evicting a dirty entry
-        flushes all dirty entries of the store. If downstream nodes write to this store during the flush, the cache
-        stays over budget until the next write, to avoid an endless loop.
+        Stops earlier when the store has no entries left. Evicting a dirty entry flushes all dirty entries of the store.
+        If downstream nodes write to this store during the flush, the cache stays over budget until the next write, to
+        avoid an endless loop.
         """
         cache, entries = self._cache, self._entries
         has_flushed = self._flushing
-        for _ in repeat(None) if entries_max is None else repeat(None, entries_max):
-            if cache.used_bytes <= cache.max_bytes or not entries:
-                return
+        while cache.used_bytes > cache.max_bytes and entries:
             uses = self._keep_order() if self._uses is None else self._uses
             oldest = next(iter(uses))
             if oldest not in self._dirty:

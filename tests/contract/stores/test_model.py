@@ -79,7 +79,7 @@ def take_step(kit: Kit, model: dict[bytes, int], step: Any) -> None:
         case ("commit",):
             kit.commit()
         case ("shrink", max_bytes):
-            kit.cache.resize(max_bytes)
+            kit.cache.max_bytes = max_bytes
         case ("reopen",):
             store.flush_cache()
             kit.commit()

@@ -152,7 +152,8 @@ def test_entry_is_read_by_other_threads_while_its_eviction_flushes_it(make_kit: 
     kit.store.set_flush_listener(look, send_old_values=False)
     kit.put("a", 1)
     kit.put("b", 2)
-    kit.cache.resize(0)
+    kit.cache.max_bytes = 0
+    kit.store.evict()
     assert [(b, {key: pair.value for key, pair in entries.items()}) for b, entries in seen] == [
         (2, {"a": 1, "b": 2}),
         (2, {"a": 1, "b": 2}),
@@ -213,33 +214,14 @@ def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
     assert cache.used_bytes == 0
 
 
-def test_resize_takes_an_entry_of_each_store_in_turn() -> None:
-    cache, logged = RecordCache(10_000), list[tuple[str, bytes]]()
-    one, two = two_stores(cache, logged)
-    for key in "abcd":
-        one.put_value(key, 1, 1)
-    for key in "wxyz":
-        two.put_value(key, 1, 1)
-    assert cache.used_bytes == 8 * 62
-    one.get("a")
-    cache.resize(5 * 62)
-    assert logged == [
-        ("one", b"b"),
-        ("one", b"a"),
-        ("one", b"c"),
-        ("one", b"d"),
-        *(("two", key.encode()) for key in "wxyz"),
-    ]
-    assert (set(one._entries), len(two._entries)) == ({"a", "d"}, 3)
-
-
-def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> None:
+def test_next_write_evicts_down_to_a_smaller_budget(make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=10_000)
     for i in range(50):
         kit.put(str(i), i)
-    kit.cache.resize(500)
+    kit.cache.max_bytes = 500
+    kit.put("50", 50)
     assert kit.cache.used_bytes <= 500
-    assert len(kit.logged) == 50
+    assert len(kit.logged) == 51
 
 
 @pytest.mark.parametrize("serde", [STRING, JSON, list_of(STRING)], ids=lambda serde: serde.name)

@@ -107,6 +107,7 @@ def test_quick_flushes_are_believed_little_by_little() -> None:
 def test_eviction_counts_as_a_flush() -> None:
     caches = Caches()
     caches.put("a", "b")
-    caches.cache.resize(0)
+    caches.cache.max_bytes = 0
+    caches.above.evict()
     caches.cache.max_bytes = 1 << 20
     assert caches.cache.room(100) == 10

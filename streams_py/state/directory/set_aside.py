@@ -2,9 +2,9 @@
 
 They are in the directory of the instance, and contain the task's directory (or ``global``)::
 
-    of-another-library/0_3     files that another library or a later version wrote (:mod:`.state_directory`)
+    of-another-library/0_3     files that another library or a later version wrote (state_directory.py)
     of-another-layout/0_3      a copy of the task's database, made before stores in it were emptied because their
-                               declaration has changed (:mod:`.disk.kept_copy`)
+                               declaration has changed (state/disk/kept_copy.py)
 
 An existing copy is never replaced: the next one is ``0_3.2``. Copies are deleted only by ``clean_up()`` or ``streams-py
 reset --state-dir``. The cleaner ignores both folders, because their names are not task ids.

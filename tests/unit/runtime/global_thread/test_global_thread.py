@@ -221,6 +221,20 @@ def test_start_waits_for_a_broker_that_does_not_know_the_topic_of_a_global_store
         assert streams.store("names").get("a") == "one"
 
 
+def test_start_fails_when_no_broker_describes_the_topics_for_the_task_timeout(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(self: GlobalTopics) -> None:
+        raise BrokerUnavailableError("no broker answers")
+
+    monkeypatch.setattr(GlobalTopics, "describe", away)
+    streams = client(world, table(), tmp_path, **{"task.timeout.ms": 50})
+    failed = r"restoring the global stores has failed for 50 ms \(task\.timeout\.ms\): no broker answers"
+    with pytest.raises(TimeoutExceededError, match=failed):
+        streams.start()
+    assert streams.close()
+
+
 def test_start_names_the_right_that_it_takes_to_fill_a_global_store(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from streams_py.testing.broker import Broker
 from tests.support.spark.cluster import Cluster
 from tests.support.spark.standalone import Standalone
+from tests.support.spark.warm_start import App
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,11 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
     made = Standalone(tmp_path / "standalone")
     yield made
     made.close()
+
+
+@pytest.fixture
+def app(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> App:
+    return App(cluster, tmp_path)
 
 
 @pytest.fixture

@@ -20,13 +20,11 @@ from tests.support.broker.kit import Instance
 from tests.support.broker.state_programs import PROGRAMS, Input, portions
 from tests.support.spark.cluster import Cluster
 from tests.support.spark.source import read
-from tests.support.spark.warm_start import App, app, committed_text, state_of
+from tests.support.spark.warm_start import App, committed_text, state_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["app"]  # a fixture
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 

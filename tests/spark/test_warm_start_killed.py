@@ -21,10 +21,8 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.cluster import HistoryCluster
 from tests.support.spark.source import read
-from tests.support.spark.warm_start import App, app, committed_text, state_of
+from tests.support.spark.warm_start import App, committed_text, state_of
 from tests.support.waiting import until
-
-__all__ = ["app"]  # a fixture
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 

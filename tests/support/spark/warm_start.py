@@ -6,9 +6,7 @@ import itertools
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
@@ -17,9 +15,6 @@ from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import InvalidStateStoreError
 from streams_py.history.loading import load_topology
 from tests.support.spark.cluster import Cluster
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _numbers = itertools.count()
 
@@ -100,11 +95,6 @@ class App:
                 **{key.replace("_", "."): value for key, value in config.items()},
             },
         )
-
-
-@pytest.fixture
-def app(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> App:
-    return App(cluster, tmp_path)
 
 
 def state_of(streams: KafkaStreams) -> dict[str, int]:

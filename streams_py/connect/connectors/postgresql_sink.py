@@ -18,6 +18,7 @@ from pydantic import Field
 
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask
 from streams_py.connect.connectors.postgresql import (
+    PATH_KEYS,
     Json,
     PostgresqlSettings,
     Table,
@@ -43,6 +44,7 @@ class PostgresqlSinkConnector(WithSettings, SinkConnector):
     """All tasks have the same configuration: the consumer group assigns partitions to them."""
 
     settings_class = PostgresqlSinkSettings
+    path_keys = PATH_KEYS
 
     def task_class(self) -> type[SinkTask]:
         return PostgresqlSinkTask
@@ -63,6 +65,7 @@ class PostgresqlSinkTask(SinkTask):
     A record that the database rejects fails the task, with its position.
     """
 
+    path_keys = PATH_KEYS
     _connection: psycopg.Connection[Any] | None = None
 
     def start(self, props: Mapping[str, str]) -> None:

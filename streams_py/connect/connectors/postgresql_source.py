@@ -22,6 +22,7 @@ from pydantic import Field
 
 from streams_py.connect.api import RetriableError, SourceConnector, SourceRecord, SourceTask
 from streams_py.connect.connectors.postgresql import (
+    PATH_KEYS,
     PostgresqlSettings,
     connect,
     dict_row,
@@ -54,6 +55,7 @@ class PostgresqlSourceConnector(WithSettings, SourceConnector):
     """One table, so one task."""
 
     settings_class = PostgresqlSourceSettings
+    path_keys = PATH_KEYS
     tasks_max = 1
 
     def task_class(self) -> type[SourceTask]:
@@ -62,6 +64,8 @@ class PostgresqlSourceConnector(WithSettings, SourceConnector):
 
 class PostgresqlSourceTask(SourceTask):
     """Reads rows between ``_read_to`` and ``_ceiling`` when all ``_writers`` have ended."""
+
+    path_keys = PATH_KEYS
 
     def start(self, props: Mapping[str, str]) -> None:
         self._settings = PostgresqlSourceSettings.of(props)

@@ -16,8 +16,12 @@ from typing import Any, Final
 
 from streams_py.errors import RegistryUnavailableError, StreamsError
 
+_PROTOBUF: Final = "PROTOBUF"
 _REFERENCES_MAX: Final = 1000
-"""Maximum number of references of one schema, including indirect ones. A schema referenced twice counts twice."""
+"""Maximum number of references of one schema, including indirect ones.
+
+A schema referenced twice counts twice, except for Protobuf, where each name is requested only once.
+"""
 
 
 class _ReferencesError(ValueError):
@@ -47,8 +51,7 @@ class _CheckedSchemas:
         if _is_own(self, schema) or self._parsed_schemas.get_parsed_schema(schema) is not None:
             return parse(schema)
         try:
-            if schema.schema_type != "PROTOBUF":  # for Protobuf, each reference is read only once
-                _check_references(schema, self._registry)
+            _check_references(schema, self._registry)
             return parse(schema)
         except Exception as error:
             raise _unusable(error, self._registry) from None
@@ -88,18 +91,30 @@ class _ClosedReferences(_CheckedSchemas):
 
 def _is_own(serde: Any, schema: Any) -> bool:
     """Whether a schema comes from the program, not from the registry."""
-    return schema is None or not hasattr(serde, "_schema") or schema == serde._schema
+    if schema is None:
+        return True
+    if schema.schema_type == _PROTOBUF:  # their own schema is the class of the messages
+        return False
+    return not hasattr(serde, "_schema") or schema == serde._schema
 
 
 def _check_references(schema: Any, client: Any) -> None:
     """Raise _ReferencesError if a schema has too many references, including indirect ones."""
+    from confluent_kafka.schema_registry.common.protobuf import _is_builtin
+
+    is_protobuf = schema.schema_type == _PROTOBUF
+    form = ("serialized",) if is_protobuf else ()  # as the parser requests it, so that the client's cache serves both
+    names: set[str] = set()
     found, left = 0, [schema]
     while left:
         for reference in left.pop().references or ():
+            if is_protobuf and (_is_builtin(reference.name) or reference.name in names):
+                continue
+            names.add(reference.name)
             found += 1
             if found > _REFERENCES_MAX:
                 raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or circular references")
-            left.append(client.get_version(reference.subject, reference.version, True).schema)
+            left.append(client.get_version(reference.subject, reference.version, True, *form).schema)
 
 
 def _unusable(error: Exception, client: Any) -> Exception:

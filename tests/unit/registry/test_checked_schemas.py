@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.common import json_schema as common
+from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
+from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
 from streams_py.errors import RegistryUnavailableError
-from streams_py.registry import SchemaRegistry
+from streams_py.registry import SchemaRegistry, checked_schemas
 from streams_py.serdes import Serde
+from streams_py.serdes.round_trips import UnfitError
 from tests.support.registry.stub import RegistryStub, running
 
 RECORD = b"\x00\x00\x00\x00\x07\x02a"
@@ -100,3 +104,48 @@ def test_schema_of_the_registry_cannot_make_this_process_request_an_address(
         with pytest.raises(RegistryUnavailableError, match="a schema in the registry cannot be used"):
             write("a") if is_written else read(RECORD[:5] + b'"a"')
     assert requested == []
+
+
+def file_of(name: str) -> str:
+    return base64.b64encode(FileDescriptorProto(name=name, package=name).SerializeToString()).decode()
+
+
+def with_references(stub: RegistryStub, count: int, *, fields: int = 1) -> bytes:
+    """Register a schema that refers to files, and return a record of it."""
+    for number in range(count):
+        stub.add({"schemaType": "PROTOBUF", "schema": file_of(f"f{number}")}, f"f{number}")
+    main = FileDescriptorProto(name="default", package="google.protobuf2")
+    main.message_type.add(name="StringValue")
+    text = base64.b64encode(main.SerializeToString()).decode()
+    references = [reference(f"f{number}") for number in range(count)] * fields
+    number = stub.add({"schemaType": "PROTOBUF", "schema": text, "references": references}, "t-value")
+    return b"\x00" + number.to_bytes(4, "big") + b"\x00"
+
+
+def test_protobuf_references_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_schemas, "_REFERENCES_MAX", 20)
+    with running(RegistryStub()) as stub:
+        record = with_references(stub, 21)
+        with pytest.raises(RegistryUnavailableError, match="more than 20 references"):
+            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(record)
+        assert len(stub.requests) <= 22
+
+
+def test_protobuf_references_within_the_limit_are_requested_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_schemas, "_REFERENCES_MAX", 20)
+    with running(RegistryStub()) as stub:
+        record = with_references(stub, 20, fields=3)
+        with pytest.raises(UnfitError, match=r"is a google\.protobuf2\.StringValue"):
+            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(record)
+        assert len(stub.requests) == 21
+
+
+def test_protobuf_reference_that_does_not_exist_is_an_outage() -> None:
+    with running(RegistryStub()) as stub:
+        number = stub.add(
+            {"schemaType": "PROTOBUF", "schema": file_of("a"), "references": [reference("no")]}, "t-value"
+        )
+        with pytest.raises(RegistryUnavailableError, match="a reference does not exist"):
+            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(
+                b"\x00" + number.to_bytes(4, "big") + b"\x00"
+            )

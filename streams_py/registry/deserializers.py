@@ -11,43 +11,70 @@ from typing import Any
 
 from confluent_kafka.schema_registry import dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.common.schema_registry_client import RuleMode, RulePhase
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 
 from streams_py.registry.avro_bounds import bounds_of
 from streams_py.serdes.round_trips import UnfitError
 
+_Check = Callable[[bytes], None]
 _ID_SETTING = "schema.id.deserializer"
 
 
 class BoundedAvroDeserializer(AvroDeserializer):
-    """A deserializer that refuses data with more items than bytes, or with too deep nesting (:mod:`avro_bounds`)."""
+    """A deserializer that refuses data that stops the decoder or the process (:mod:`avro_bounds`).
+
+    Encoding rules of the writer's schema may replace the data of a record. The data that the decoder gets is checked.
+    """
 
     def __init__(self, client: Any, schema: str, from_dict: Any, settings: dict[str, Any]) -> None:
         self._framed = threading.local()  # interactive queries read stores on other threads
-        self._bounds: dict[Any, Callable[[bytes], None] | None] = {}
+        self._bounds: dict[Any, tuple[Any, _Check | None]] = {}
         given = settings.get(_ID_SETTING, dual_schema_id_deserializer)
 
         def remember(data: bytes, context: Any, schema_id: Any) -> Any:
+            self._framed.context = context
             self._framed.payload = payload = given(data, context, schema_id)
             return payload
 
         super().__init__(client, schema, from_dict, conf={**settings, _ID_SETTING: remember})
 
-    def _get_writer_schema(self, schema_id: Any, *args: Any, **kwargs: Any) -> Any:
-        schema = super()._get_writer_schema(schema_id, *args, **kwargs)
-        number = schema_id.id if schema_id.id is not None else schema_id.guid
-        if number not in self._bounds:
-            parsed = self._get_parsed_schema(schema)
-            self._bounds[number] = None if _is_plain_bytes(parsed) else bounds_of(parsed)
-        check = self._bounds[number]
-        rules = getattr(schema, "rule_set", None)
-        if check is not None and not getattr(rules, "encoding_rules", None):  # such rules change the bytes first
-            payload = self._framed.payload
-            try:
-                check(payload if isinstance(payload, bytes) else bytes(payload.getbuffer()[payload.tell() :]))
-            except ValueError as error:
-                raise UnfitError(str(error)) from None
+    def _get_writer_schema(self, schema_id: Any, subject: Any = None, *args: Any, **kwargs: Any) -> Any:
+        schema = super()._get_writer_schema(schema_id, subject, *args, **kwargs)
+        if not self._has_encoding_rules(schema, subject):
+            self._check(schema, self._framed.payload)
         return schema
+
+    def _execute_rules_with_phase(
+        self, context: Any, subject: Any, phase: Any, mode: Any, source: Any, target: Any, message: Any, *args: Any
+    ) -> Any:
+        result = super()._execute_rules_with_phase(context, subject, phase, mode, source, target, message, *args)
+        if phase == RulePhase.ENCODING and mode == RuleMode.READ and self._has_encoding_rules(target, subject):
+            self._check(target, result)
+        return result
+
+    def _has_encoding_rules(self, schema: Any, subject: Any) -> bool:
+        """Whether the base class calls :meth:`_execute_rules_with_phase` with rules, which may replace the data."""
+        if not getattr(schema.rule_set, "encoding_rules", None) or self._framed.context is None:
+            return False
+        parsed = self._get_parsed_schema(schema)
+        if subject is None and isinstance(parsed, dict):
+            more = (self._registry, self._subject_name_conf) if self._strategy_accepts_client else ()
+            subject = self._subject_name_func(self._framed.context, parsed.get("name"), *more)
+        return subject is not None
+
+    def _check(self, schema: Any, payload: Any) -> None:
+        parsed = self._get_parsed_schema(schema)
+        known, check = self._bounds.get(schema, (None, None))
+        if known is not parsed:  # the references of the schema may have other contents now
+            check = None if _is_plain_bytes(parsed) else bounds_of(parsed)
+            self._bounds[schema] = parsed, check
+        if check is None or payload is None:
+            return
+        try:
+            check(payload if isinstance(payload, bytes) else bytes(payload.getbuffer()[payload.tell() :]))
+        except ValueError as error:
+            raise UnfitError(str(error)) from None
 
 
 def _is_plain_bytes(parsed: Any) -> bool:
@@ -61,17 +88,18 @@ class ExactProtobufDeserializer(ProtobufDeserializer):
     def __init__(self, message: Any, settings: dict[str, Any], client: Any) -> None:
         super().__init__(message, settings, client)
         self._expected = message.DESCRIPTOR.full_name
-        self._written: dict[Any, str] = {}
+        self._written: dict[Any, tuple[Any, str]] = {}
 
     def _get_writer_schema(self, schema_id: Any, *args: Any, **kwargs: Any) -> Any:
         schema = super()._get_writer_schema(schema_id, *args, **kwargs)
         indexes = tuple(schema_id.message_indexes or ())
-        written = (schema_id.id, schema_id.guid, indexes)
-        name = self._written.get(written)
-        if name is None:
-            file, pool = self._get_parsed_schema(schema)
+        parsed = self._get_parsed_schema(schema)
+        known, name = self._written.get((schema, indexes), (None, ""))
+        if known is not parsed:  # the references of the schema may have other contents now
+            file, pool = parsed
             described = self._get_message_desc(pool, pool.FindFileByName(file.name), list(indexes))
-            name = self._written[written] = described.full_name
+            name = described.full_name
+            self._written[schema, indexes] = parsed, name
         if name != self._expected:
             raise UnfitError(f"the record is a {name} (message index {list(indexes)}), expected {self._expected}")
         return schema

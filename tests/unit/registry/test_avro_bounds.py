@@ -14,10 +14,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastavro")
 
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+from confluent_kafka.schema_registry.serde import RuleExecutor
+from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from streams_py.errors import RegistryUnavailableError
 from streams_py.registry import SchemaRegistry
 from streams_py.registry.avro_bounds import DECIMAL_BYTES_EXTRA, DECIMAL_BYTES_MAX, DEPTH_MAX, bounds_of
+from streams_py.registry.checked_schemas import checked
+from streams_py.registry.deserializers import BoundedAvroDeserializer
 from tests.support.registry.stub import RegistryStub, running
 
 NOTHING = {"type": "record", "name": "Nothing", "fields": []}
@@ -168,6 +175,111 @@ def test_wide_record_without_bytes_is_read() -> None:
     with running(RegistryStub()) as stub:
         read, head = reader_of(wide("int"), SchemaRegistry(stub.url), stub)
         assert len(read(head + b"\x02")) == 10_001
+
+
+def rules_of(**more: Any) -> dict[str, Any]:
+    return {"encodingRules": [{"name": "x", "kind": "TRANSFORM", "mode": "WRITE", "type": "X", **more}]}
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "disabled": rules_of(disabled=True),
+    "for writers": rules_of(),
+    "for readers, disabled": rules_of(mode="READ", disabled=True),
+    "elsewhere": {"enableAt": "SERVER", **rules_of(mode="READ")},
+}
+UNION: list[Any] = ["null", CHAIN]
+
+
+@pytest.mark.parametrize("strategy", ["TOPIC", "RECORD"])
+@pytest.mark.parametrize("schema", [CHAIN, UNION, array("null")], ids=["record", "union", "array"])
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_encoding_rules_that_do_nothing_switch_no_check_off(rules: Any, schema: Any, strategy: str) -> None:
+    data = MANY + b"\x00" if schema == array("null") else b"\x02" * (DEPTH_MAX + 1) + b"\x00"
+    with running(RegistryStub()) as stub:
+        number = stub.add({"schemaType": "AVRO", "schema": json.dumps(schema), "ruleSet": rules}, "t-value")
+        registry = SchemaRegistry(stub.url, deserializer={"subject.name.strategy.type": strategy})
+        read = registry.avro(json.dumps(schema)).deserializer("t", is_key=False)
+        with pytest.raises(ValueError, match=r"nested more than|more items"):
+            read(b"\x00" + number.to_bytes(4, "big") + data)
+
+
+class Replace(RuleExecutor):
+    """An encoding rule that replaces the data of each record."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def configure(self, *_: Any) -> None:
+        """There is nothing to configure."""
+
+    def type(self) -> str:
+        return "REPLACE"
+
+    def transform(self, *_: Any) -> bytes:
+        return self.data
+
+
+@pytest.mark.parametrize(
+    ("data", "replaced", "is_good"),
+    [(b"\x00", b"\x02" * (DEPTH_MAX + 1), False), (b"\x02" * (DEPTH_MAX + 1), b"\x02\x00", True)],
+    ids=["rule makes hostile data", "encrypted data"],
+)
+def test_data_that_encoding_rules_return_is_checked(data: bytes, replaced: bytes, is_good: bool) -> None:
+    RuleRegistry.register_rule_executor(Replace(replaced))
+    try:
+        with running(RegistryStub()) as stub:
+            rules = rules_of(mode="READ", type="REPLACE")
+            number = stub.add({"schemaType": "AVRO", "schema": json.dumps(CHAIN), "ruleSet": rules}, "t-value")
+            read = SchemaRegistry(stub.url).avro(json.dumps(CHAIN)).deserializer("t", is_key=False)
+            framed = b"\x00" + number.to_bytes(4, "big") + data
+            if is_good:
+                assert read(framed) == {"next": {"next": None}}
+            else:
+                with pytest.raises(ValueError, match="nested more than"):
+                    read(framed)
+    finally:
+        rule_registry: Any = RuleRegistry
+        del rule_registry.get_global_instance()._rule_executors["REPLACE"]
+
+
+def test_another_schema_under_the_same_id_is_checked() -> None:
+    """A registry may return another schema after its client has cleared its caches. An unusable schema causes that."""
+    harmless = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+    hostile = {**harmless, "fields": [{"name": "x", "type": array("null")}, *harmless["fields"]]}
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(harmless, SchemaRegistry(stub.url), stub)
+        assert read(head + b"\x02a") == {"a": "a"}
+        unusable = {"name": "q", "subject": "no", "version": 1}
+        other = stub.add({"schemaType": "AVRO", "schema": '"Q"', "references": [unusable]}, "u-value")
+        with pytest.raises(RegistryUnavailableError):
+            read(b"\x00" + other.to_bytes(4, "big") + b"\x02a")
+        stub.schemas[int.from_bytes(head, "big")] = {"schemaType": "AVRO", "schema": json.dumps(hostile)}
+        with pytest.raises(ValueError, match="more items than the record has bytes"):
+            read(head + MANY + b"\x00\x02a")
+
+
+def test_another_reference_of_the_same_schema_is_checked() -> None:
+    outer = json.dumps({"type": "record", "name": "R", "fields": [{"name": "o", "type": "O"}]})
+    inner: dict[str, Any] = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "string"}]}
+    with running(RegistryStub()) as stub:
+        refers = stub.add({"schemaType": "AVRO", "schema": json.dumps(inner)}, "o")
+        reference = {"name": "O", "subject": "o", "version": 1}
+        number = stub.add({"schemaType": "AVRO", "schema": outer, "references": [reference]}, "t-value")
+        serde = confluent_deserializer(stub)
+        framed = b"\x00" + number.to_bytes(4, "big")
+        context = SerializationContext("t", MessageField.VALUE)
+        assert serde(framed + b"\x02a", context) == {"o": {"a": "a"}}
+        inner["fields"].insert(0, {"name": "x", "type": array("null")})
+        stub.schemas[refers] = {"schemaType": "AVRO", "schema": json.dumps(inner)}
+        serde._registry.clear_caches()
+        serde._parsed_schemas.clear()
+        with pytest.raises(ValueError, match="more items than the record has bytes"):
+            serde(framed + MANY + b"\x00\x02a", context)
+
+
+def confluent_deserializer(stub: RegistryStub) -> Any:
+    client = SchemaRegistryClient({"url": stub.url})
+    return checked(BoundedAvroDeserializer)(client, None, None, {})
 
 
 def decimal(kind: str = "bytes", **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, Json, SecretStr, computed_field
 
+from streams_py.errors import RegistryUnavailableError
 from streams_py.registry import SchemaRegistry
 from streams_py.serdes import Serde
 
@@ -203,3 +205,21 @@ def test_protobuf_message_of_another_type_is_refused(written: Any, read: Any, re
     with pytest.raises(ValueError, match=rf"the record is a {name} .*, expected {read.DESCRIPTOR.full_name}"):
         registry.protobuf(read).deserializer("t", is_key=False)(data)
     assert round_trip(registry.protobuf(type(written)), written) == written
+
+
+def test_message_type_of_another_schema_under_the_same_id_is_checked() -> None:
+    """A registry may return another schema after its client has cleared its caches."""
+    with running(RegistryStub()) as stub:
+        registry = SchemaRegistry(stub.url)
+        data = write(registry.protobuf(messages.Order), messages.Order(id=1))
+        read = registry.protobuf(messages.Order).deserializer("t", is_key=False)
+        assert read(data) == messages.Order(id=1)
+        (number,) = stub.schemas
+        text = base64.b64decode(stub.schemas[number]["schema"]).replace(b"Order", b"Other")
+        stub.schemas[number] = {**stub.schemas[number], "schema": base64.b64encode(text).decode()}
+        unusable = {"name": "q", "subject": "no", "version": 1}
+        other = stub.add({**stub.schemas[number], "references": [unusable]}, "u-value")
+        with pytest.raises(RegistryUnavailableError):
+            read(b"\x00" + other.to_bytes(4, "big") + data[5:])
+        with pytest.raises(ValueError, match=r"the record is a .*Other"):
+            read(data)

@@ -45,6 +45,8 @@ class _CheckedSchemas:
     _validators: Any
     _validators_lock: Any
     _parsed_schemas: Any
+    _rule_registry: Any
+    _get_rule_action_name: Any
 
     def _get_parsed_schema(self, schema: Any) -> Any:
         parse: Any = super()._get_parsed_schema  # type: ignore[misc]  # of confluent-kafka's class
@@ -55,6 +57,13 @@ class _CheckedSchemas:
             return parse(schema)
         except Exception as error:
             raise _unusable(error, self._registry) from None
+
+    def _run_action(self, context: Any, mode: Any, rule: Any, action: Any, *args: Any) -> None:
+        """Run the action of a rule. A rule that this process cannot execute says nothing about the record."""
+        name = self._get_rule_action_name(rule, mode, action) or "ERROR"
+        if name == "ERROR" and (rule.type is None or self._rule_registry.get_executor(rule.type.upper()) is None):
+            raise RegistryUnavailableError("a schema in the registry has a rule whose type has no executor here")
+        super()._run_action(context, mode, rule, action, *args)  # type: ignore[misc]  # of confluent-kafka's class
 
 
 class _ClosedReferences(_CheckedSchemas):

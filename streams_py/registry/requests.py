@@ -156,6 +156,8 @@ def _is_schema(answer: dict[str, Any]) -> bool:
     if references is not None and not (isinstance(references, list) and all(map(_is_reference, references))):
         return False
     try:
+        if not _has_valid_rules(answer):
+            return False
         if kind == "PROTOBUF":
             return _is_protobuf(schema)
         parsed = loads_foreign(schema)
@@ -166,6 +168,27 @@ def _is_schema(answer: dict[str, Any]) -> bool:
     except Exception:  # each parser raises its own errors
         return False
     return False
+
+
+def _has_valid_rules(answer: dict[str, Any]) -> bool:
+    """Whether serdes can read the rules and the metadata of a schema. Raises an error of any type if not."""
+    from confluent_kafka.schema_registry import Metadata, RuleSet
+
+    rules, metadata = answer.get("ruleSet"), answer.get("metadata")
+    if metadata is not None:
+        hash(Metadata.from_dict(metadata))
+    if rules is None:
+        return True
+    parsed = RuleSet.from_dict(rules)
+    hash(parsed)
+    phases = (parsed.migration_rules, parsed.domain_rules, parsed.encoding_rules)
+    return all(_is_rule(rule) for phase in phases for rule in phase or ())
+
+
+def _is_rule(rule: Any) -> bool:
+    hash(rule)
+    texts = (rule.name, rule.type, rule.expr, rule.on_success, rule.on_failure)
+    return all(text is None or isinstance(text, str) for text in texts)
 
 
 def _is_reference(found: object) -> bool:

@@ -149,3 +149,31 @@ def test_protobuf_reference_that_does_not_exist_is_an_outage() -> None:
             SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(
                 b"\x00" + number.to_bytes(4, "big") + b"\x00"
             )
+
+
+RULE: dict[str, Any] = {
+    "name": "x", "kind": "TRANSFORM", "mode": "READ", "type": "NOPE", "tags": ["PII"], "params": {"a": "b"}
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", ["encodingRules", "domainRules"])
+@KINDS
+def test_rule_without_an_executor_is_no_fault_of_the_record(kind: str, make: Make, schema: Any, phase: str) -> None:
+    with running(RegistryStub()) as stub:
+        register(stub, 7, "t-value", kind, {"type": "string", "title": "t"})
+        stub.schemas[7]["ruleSet"] = {phase: [RULE]}
+        latest = {"use.latest.version": True}
+        read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)
+        with pytest.raises(RegistryUnavailableError, match="a rule whose type has no executor here"):
+            read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"')
+
+
+@KINDS
+def test_rules_that_are_not_executed_and_metadata_are_accepted(kind: str, make: Make, schema: Any) -> None:
+    rules = [{**RULE, "disabled": True}, {**RULE, "mode": "WRITE"}, {**RULE, "onFailure": "NONE"}]
+    metadata = {"tags": {"a": ["PII"]}, "properties": {"owner": "me"}, "sensitive": ["owner"]}
+    with running(RegistryStub()) as stub:
+        register(stub, 7, "t-value", kind, {"type": "string", "title": "t"})
+        stub.schemas[7] |= {"ruleSet": {"encodingRules": rules, "migrationRules": None}, "metadata": metadata}
+        read = make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)
+        assert read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"') == "a"

@@ -7,13 +7,13 @@ from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streams_py.backtest.candidates import RECORDED
 from streams_py.backtest.kernel import EVENTS
 from streams_py.backtest.summary import Distribution, Finding, Key, Summary
 from streams_py.backtest.verdict import Verdict
+from streams_py.system.markup import plain_text
 
 __all__ = ["COLUMNS", "TITLES", "figure_text", "print_summary", "reproduced_text", "scenario_title", "shown_candidates"]
 
@@ -113,11 +113,11 @@ def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
     hidden = len(summary.candidates) - len(shown)
     if hidden > 0:
         console.print(f"{hidden:,} more candidates are in summary.json")
-    console.print(f"[bold]{escape(verdict.sentence)}[/bold]")
+    console.print(f"[bold]{plain_text(verdict.sentence)}[/bold]")
     for reason in verdict.reasons:
-        console.print(f"  {escape(reason)}")
+        console.print(f"  {plain_text(reason)}")
     for name, reason in verdict.out[:_OUT_MAX]:
-        console.print(f"  [red]{escape(name)} is out:[/red] {escape(reason)}")
+        console.print(f"  [red]{plain_text(name)} is out:[/red] {plain_text(reason)}")
     if len(verdict.out) > _OUT_MAX:
         console.print(f"  {len(verdict.out) - _OUT_MAX:,} more are out")
 
@@ -127,8 +127,8 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
         colour = "red" if finding.is_error else "yellow"
         where = f" under {finding.scenario}" if finding.scenario else ""
         console.print(
-            f"[{colour}]{escape(finding.candidate)}[/{colour}]{escape(where)}, {finding.times:,} times: "
-            f"{escape(finding.text)} (e.g. {finding.example[:12]})"
+            f"[{colour}]{plain_text(finding.candidate)}[/{colour}]{plain_text(where)}, {finding.times:,} times: "
+            f"{plain_text(finding.text)} (e.g. {plain_text(finding.example[:12])})"
         )
     if len(findings) > _FINDINGS_MAX:
         console.print(f"{len(findings) - _FINDINGS_MAX:,} more findings are in the report")
@@ -161,9 +161,9 @@ def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Seque
     title = scenario_title(scenario)
     caption = f"mean, median below it; green and red: better and worse than {summary.base} by more than chance"
     table = Table(
-        title=escape(title),
+        title=plain_text(title),
         title_justify="left",
-        caption=escape(caption),
+        caption=plain_text(caption),
         caption_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
@@ -175,7 +175,7 @@ def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Seque
         key = Key(scenario, name)
         cells = [_cell(summary, key, metric) for metric in metrics]
         if any(cells):
-            table.add_row(escape(name) + (" (base)" if name == summary.base else ""), *cells)
+            table.add_row(plain_text(name) + (" (base)" if name == summary.base else ""), *cells)
     return table
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streams_py.backtest.kernel import Orders
@@ -19,7 +18,8 @@ from streams_py.cli.connecting import connected
 from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
-from streams_py.system.printable import printable, printable_json
+from streams_py.system.markup import plain_text
+from streams_py.system.printable import printable_json
 
 _UNUSABLE: Final = 1
 _MOVES_SHOWN_MAX: Final = 20
@@ -56,28 +56,28 @@ def decide_live(
 def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None:
     situation = present.situation
     console.print(
-        f"[bold]{escape(printable(present.group))}[/bold] now: {len(situation.clients):,} clients, "
+        f"[bold]{plain_text(present.group)}[/bold] now: {len(situation.clients):,} clients, "
         f"{situation.task_count:,} tasks"
     )
     for name, letter in present.labels.items():
-        console.print(f"  {letter} is {escape(printable(present.members[name]))}")
+        console.print(f"  {letter} is {plain_text(present.members[name])}")
     for text in present.assumed:
-        console.print(f"  {escape(printable(text))}")
+        console.print(f"  {plain_text(text)}")
     for scenario in dict.fromkeys(outcome.scenario for outcome in found):
         mine = [outcome for outcome in found if outcome.scenario == scenario]
         console.print(_table(scenario, mine))
         for outcome in mine:
-            console.print(f"{escape(outcome.candidate)}: {escape(printable(_outcome_text(outcome, present.labels)))}")
+            console.print(f"{plain_text(outcome.candidate)}: {plain_text(_outcome_text(outcome, present.labels))}")
     console.print(_REMEDY)
 
 
 def _table(scenario: str, found: Sequence[Outcome]) -> Table:
     """A row for each metric and a column for each candidate: this fits an ordinary terminal."""
     title = f"what if {scenario}" if scenario else "a rebalance now, until the group is stable"
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=plain_text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", no_wrap=True)
     for outcome in found:
-        table.add_column(escape(outcome.candidate), justify="right", overflow="fold")
+        table.add_column(plain_text(outcome.candidate), justify="right", overflow="fold")
     for metric in COLUMNS:
         figures = [outcome.figures.get(metric) for outcome in found]
         if any(figure is not None for figure in figures):

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 
 from streams_protocol import RepeatedTagDecodeError
@@ -18,6 +17,7 @@ from streams_protocol.types import TaskId
 from streams_py.inspection.labels import last_rebalance, member_labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
+from streams_py.system.markup import plain_text
 from streams_py.system.printable import printable
 
 _TASKS_SHOWN_MAX: Final = 60
@@ -36,7 +36,7 @@ def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> Renderabl
         tables.append(_tasks_table(view, labels))
     else:
         tables.append(f"{len(view.tasks):,} tasks; --tasks prints a line for each")
-    remarks = [f"[yellow]{escape(printable(line))}[/yellow]" for line in _remarks(view, labels)]
+    remarks = [f"[yellow]{plain_text(line)}[/yellow]" for line in _remarks(view, labels)]
     return Group(_headline(view, labels), *([*remarks, *tables] if live else [*tables, *remarks]))
 
 
@@ -51,9 +51,9 @@ def _headline(view: GroupView, labels: dict[str, str]) -> str:
         leader = "none: the coordinator assigns (KIP-1071)"
     members, tasks = _count(len(view.members), "member"), _count(len(view.tasks), "task")
     processes = _count(len({member.process for member in view.members}), "process", "es")
-    group = escape(printable(view.group))
+    group = plain_text(view.group)
     return (
-        f"[bold]{group}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
+        f"[bold]{group}[/bold]: {view.state}, generation {generation}, leader {plain_text(leader)}; "
         f"{members} in {processes}, {tasks}"
     )
 
@@ -76,10 +76,10 @@ def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
             kinds.setdefault((copy.member_id, copy.kind), []).append(task.id)
     columns: dict[str, list[str]] = {
         "": [labels[member.member_id] for member in view.members],
-        "client": [escape(_short_client(member, view.group)) for member in view.members],
-        "host": [escape(member.host) for member in view.members],
+        "client": [plain_text(_short_client(member, view.group)) for member in view.members],
+        "host": [plain_text(member.host) for member in view.members],
         "rack, tags": [
-            escape(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())])))
+            plain_text(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())])))
             for member in view.members
         ],
         "version": [_version(member) for member in view.members],
@@ -155,7 +155,7 @@ def _tasks_table(view: GroupView, labels: dict[str, str]) -> Table:
             labels[task.owner] if task.owner else "[red]no member[/red]",
             _copies(task, CopyKind.STANDBY, labels),
             _copies(task, CopyKind.WARM_UP, labels),
-            escape(", ".join(sorted({partition.topic for partition in task.partitions}))),
+            plain_text(", ".join(sorted({partition.topic for partition in task.partitions}))),
             "" if task.input_lag is None else f"{task.input_lag:,}",
         )
     return table

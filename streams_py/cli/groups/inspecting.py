@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.markup import escape
 
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.groups.group_tables import render, to_json
@@ -21,6 +20,7 @@ from streams_py.cli.usage import RefusedError, refuse, refusing
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.ports import GroupAdmin
+from streams_py.system.markup import plain_text
 from streams_py.system.printable import printable, printable_json
 
 
@@ -124,5 +124,5 @@ def _watch(cluster: Connection, group: str, console: Console, every_s: float, *,
             try:
                 shown: RenderableType = render(inspect_group(cluster, group), all_tasks=all_tasks, live=True)
             except BrokerUnavailableError as error:
-                shown = f"[yellow]{escape(printable(str(error)))}[/yellow]"
+                shown = f"[yellow]{plain_text(str(error))}[/yellow]"
             live.update(shown, refresh=True)

@@ -259,6 +259,7 @@ class _Run:
         from streams_py.backtest.folder import RunFolder
         from streams_py.backtest.run import evaluate_locally
         from streams_py.backtest.sources import Skipped, situations_in
+        from streams_py.system.markup import plain_text
 
         skipped = Skipped()
         situations = situations_in(self._source, skipped)
@@ -275,7 +276,9 @@ class _Run:
                 )
         finally:
             if skipped.lines:
-                console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
+                console().print(
+                    f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({plain_text(skipped.reason)})"
+                )
         self._finish(summary, RunFolder(self._out))
         return summary
 

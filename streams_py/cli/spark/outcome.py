@@ -17,6 +17,7 @@ import typer
 
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.system.printable import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,5 +182,7 @@ def _set_handlers(handlers: Mapping[signal.Signals, Any], setter: Callable[[int,
 def _end(sentence: str, status: int, error: BaseException) -> NoReturn:
     from rich.console import Console
 
-    Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
+    Console(stderr=True, soft_wrap=True).print(
+        printable_lines(f"error: {sentence}"), style="red", highlight=False, markup=False
+    )
     raise typer.Exit(status) from error

@@ -214,7 +214,7 @@ def placement(tables: _Folder) -> None:
 
     Example: streams-py telemetry placement --tables tables
     """
-    from rich.markup import escape
+    from streams_py.system.markup import plain_text
 
     found = _read(tables, "placement")
     shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
@@ -223,7 +223,7 @@ def placement(tables: _Folder) -> None:
         by_client.setdefault(row["client"], Counter())[row["role"]] += 1
     for client in sorted(by_client):
         of = by_client[client]
-        shown.add_row(escape(client), *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
+        shown.add_row(plain_text(client), *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
     console().print(shown)
 
 
@@ -235,7 +235,7 @@ def moves(
 
     Example: streams-py telemetry moves --tables tables --last 20
     """
-    from rich.markup import escape
+    from streams_py.system.markup import plain_text
 
     found = _read(tables, "rebalance")
     rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
@@ -255,10 +255,10 @@ def moves(
         shown.add_row(
             f"{row['at']:%Y-%m-%d %H:%M:%S}",
             str(row["generation"]),
-            escape(", ".join(row["trigger"]).replace("_", " ")),
+            plain_text(", ".join(row["trigger"]).replace("_", " ")),
             *figures,
             f"{records[row['rebalance_id']]:,}",
-            escape(row["outcome"]),
+            plain_text(row["outcome"]),
         )
     console().print(shown)
 
@@ -282,15 +282,13 @@ def _read(tables: str, needed: str) -> Any:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Create a table whose rows are one line each even in 80 columns.
-
-    The first column is never cut off.
-    """
+    """Create a table with rows of one line each, even in 80 columns. The first column is never cut off."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
-    made = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    from streams_py.system.markup import plain_text
+
+    made = Table(title=plain_text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for number, name in enumerate(columns):
         made.add_column(name, no_wrap=number == 0, min_width=_LONGEST_WORD if name == "because" else None)
     return made

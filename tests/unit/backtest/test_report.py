@@ -113,3 +113,12 @@ def test_figures_are_short_when_they_are_large() -> None:
     assert found == ["0", "9,999", "12.3 k", "1.23 M", "9.87 G"]
     assert figure_text("moved_cold", 0.25) == "0.25"
     assert figure_text("max_over_mean", 1) == "1.00"
+
+
+def test_names_do_not_control_the_terminal() -> None:
+    name = "[/red]\x1b]0;owned\x07\u202ex"
+    rows = many("recorded", [100.0] * 20, max_over_mean=1.25) + many(name, [0.0] * 20, max_over_mean=1.0, stable=True)
+    rows.append(row("broken", 0, valid="raised", error=f"ValueError: {name}"))
+    text = shown(summarise(rows, ["recorded", name, "broken"], [""]), width=400)
+    assert not set("\x1b\x07\u202e") & set(text)
+    assert r"[/red]\x1b]0;owned\x07\u202ex" in text

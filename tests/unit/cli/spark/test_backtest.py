@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streams_py.backtest.generate import History, generate
+from streams_py.backtest.sources import Skipped
 from streams_py.cli.spark.backtest import LOCAL_ROWS_MAX, app
 
 BAD = "tests.support.backtest.assignors"
@@ -187,3 +188,15 @@ def test_python_files_that_are_not_there_are_refused(inputs: Path, tmp_path: Pat
     assert done.exit_code == 2
     assert "does not exist" in done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_reason_of_a_line_that_cannot_be_read_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(self: Skipped, where: str, why: str) -> None:
+        self.lines, self.reason = self.lines + 1, "[/red] \x1b]0;owned\x07"
+
+    monkeypatch.setattr(Skipped, "note", note)
+    garbage = tmp_path / "garbage.jsonl"
+    garbage.write_bytes(b"no JSON\n")
+    done = run("--inputs", garbage, "--out", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert r"1 lines could not be read ([/red] \x1b]0;owned\x07)" in done.output

@@ -181,3 +181,9 @@ def test_diff_that_breaks_off_does_not_say_that_outputs_differ(monkeypatch: pyte
 def test_error_that_is_of_no_file_is_not_hidden() -> None:
     with pytest.raises(ConnectionRefusedError), explained():
         raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_text_of_others_in_an_error_does_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), explained():
+        raise StreamsError("group \x1b]0;owned\x07[/red]\u202ex is unknown")
+    assert capsys.readouterr().err == "error: group \\x1b]0;owned\\x07[/red]\\u202ex is unknown\n"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from streams_py.cli.spark import telemetry
 from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.spark.failures import sentence_of
 
+HOSTILE = "[/red]\x1b]0;owned\x07\x1b[2J\u202ex"
+"""A name that sets the title of a terminal, clears it, and changes the order of the text."""
+SHOWN = r"[/red]\x1b]0;owned\x07\x1b[2J\u202ex"
 NOBODY = "127.0.0.1:1"
 
 
@@ -135,3 +141,25 @@ def test_sentence_of_java_is_found_below_that_of_the_bridge() -> None:
 
 def test_own_error_is_its_own_sentence() -> None:
     assert sentence_of(ConfigError("do this")) == "do this"
+
+
+class Recorded(dict[str, list[dict[str, Any]]]):
+    """Tables of telemetry. All names in them come from members."""
+
+    group = HOSTILE
+
+
+@pytest.mark.parametrize("command", ["placement", "moves"])
+def test_names_in_events_do_not_control_the_terminal(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Recorded(
+        placement=[{"client": HOSTILE, "role": "active"}],
+        rebalance=[
+            {"at": datetime(2026, 1, 1), "generation": 1, "trigger": [HOSTILE], "rebalance_id": "r", "outcome": HOSTILE}
+        ],
+        move=[],
+    )
+    monkeypatch.setattr(telemetry, "_read", lambda *_: found)
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, [command, "--tables", "t"])
+    assert done.exit_code == 0, done.output
+    assert not set("\x1b\x07\u202e") & set(done.output)
+    assert SHOWN in done.output

@@ -155,7 +155,9 @@ class Application:
         self.may_fail = False
         """Set by tests in which an instance stops in ERROR."""
         self.instances: list[Instance] = []
-        self.clients = KafkaClients(StreamsConfig.of({**self.config, "num.stream.threads": 1}))
+        # The short timeout that the library derives from the session is for tasks, which send expired records again.
+        patient = {"num.stream.threads": 1, "producer.delivery.timeout.ms": 120_000}
+        self.clients = KafkaClients(StreamsConfig.of({**self.config, **patient}))
         self.admin = self.clients.admin()
         for topic in (self.input, self.output):
             broker.create_topic(topic, partitions)

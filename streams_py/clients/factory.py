@@ -18,7 +18,7 @@ from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.security.settings import SecuritySettings, parse_security
 from streams_py.clients.sorter_process import SorterProcess
-from streams_py.config.client_keys import ClientRole
+from streams_py.config.client_keys import ClientRole, member_instance_id
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
@@ -127,11 +127,10 @@ class KafkaClients(ConfluentClients):
         return KafkaPythonTransactionAdmin(connection, timeout_ms=_TRANSACTION_ADMIN_MS)
 
     def _membership_settings(self, thread_name: str, thread_index: int) -> dict[str, Any]:
-        instance_id = self._settings.get("group.instance.id")
         return membership_settings(
             self._settings,
             bootstrap_servers=self.bootstrap,
             group_id=self._config.application_id,
             client_id=f"{thread_name}-consumer",
-            group_instance_id=f"{instance_id}-{thread_index}" if instance_id else None,
+            group_instance_id=member_instance_id(self._settings.get("group.instance.id"), thread_index),
         )

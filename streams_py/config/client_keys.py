@@ -46,6 +46,16 @@ CLIENT_PREFIXES: Final = (
 """The prefixes of all kinds of clients."""
 
 
+def member_instance_id(configured: object, thread: int) -> str | None:
+    """Return the ``group.instance.id`` of a stream thread's member, as in Kafka Streams; None without static members.
+
+    Args:
+        configured: ``group.instance.id`` of the application instance, or nothing.
+        thread: Number of the thread.
+    """
+    return f"{configured}-{thread}" if configured else None
+
+
 def without_prefix(key: str) -> str:
     """Return the name of a client's setting, as in ``client.rack`` for ``main.consumer.client.rack``."""
     return next((key.removeprefix(prefix) for prefix in CLIENT_PREFIXES if key.startswith(prefix)), key)

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from streams_py.config.client_keys import member_instance_id
 from streams_py.errors import BrokerUnavailableError
 from streams_py.runtime.group.dead_members import DeadMembers
 from streams_py.state.directory.member_record import (
@@ -94,7 +95,7 @@ class OwnMembers:
             known = self._members.get(thread)
             if known is not None and known.member_id == member_id and not self._is_moved():
                 return
-            static_id = None if self._instance_id is None else f"{self._instance_id}-{thread}"
+            static_id = member_instance_id(self._instance_id, thread)
             self._members[thread] = RecordedMember(thread, member_id, generation, static_id)
             self._write()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Callable
 from functools import cached_property
@@ -97,7 +96,6 @@ class SharedResources:
         self.topic_ids = TopicIds(lambda: self.admin, clock)
         self.dead_members = DeadMembers(clients.group_admin, config.application_id)
         self._run_folder: LockedFolder | None = None  # of an instance without persistent stores
-        self._own_members: OwnMembers | None = None  # set by open()
         self._opened = contextlib.ExitStack()  # closes what open() has opened, in reverse order
         self.snapshots: Snapshots | None = None
         self.events = InstanceObserver()
@@ -142,12 +140,13 @@ class SharedResources:
         delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self.clock.now_ms())
         self.admin = self.clients.admin()
         opened.callback(self.admin.close)
+        own_members: OwnMembers | None = None
         if self.config.embedded:
             create_missing_topics(self.metadata, self.topology.global_topics, self.admin)
         else:
             warn_of_missing_sinks(self.topology, self.admin)
-            self._own_members = self._put_members_on_record()
-            opened.callback(self._own_members.close)  # before the locks are released
+            own_members = self._put_members_on_record()
+            opened.callback(own_members.close)  # before the locks are released
         self._cleaner = StateCleaner(
             self.directory, self.clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
@@ -168,9 +167,9 @@ class SharedResources:
             self.rebalance_listeners,
         )
         opened.callback(group.close)
-        if self._own_members is not None:
-            group.before_join = self._own_members.joining
-            self._watch_siblings(self._own_members, group)
+        if own_members is not None:
+            group.before_join = own_members.joining
+            self._watch_siblings(own_members, group)
         if self.config.exactly_once:
             self.open_transactions = OpenTransactions(
                 self.clients.transaction_admin(),
@@ -196,7 +195,7 @@ class SharedResources:
         except Exception:
             _log.exception("%s: failed to close cleanly after a failed start", self.client_id)
         self.process_id = self.admin = self.group = self.open_transactions = self.snapshots = None
-        self._own_members = self._run_folder = None
+        self._run_folder = None
         self.events = InstanceObserver()
 
     def _put_members_on_record(self) -> OwnMembers:
@@ -218,9 +217,8 @@ class SharedResources:
         folder = self._locked_folder()
         if folder is None or sys.platform != "linux":
             return
-        is_first = os.path.basename(folder.path) == self.config.application_id
         watch = SiblingWatch(
-            folder.path if is_first else os.path.dirname(folder.path),
+            folder.application,
             lambda: None if (locked := self._locked_folder()) is None else locked.path,
             self.config.application_id,
             lambda: own_members.cluster_id,

@@ -20,10 +20,14 @@ _log = logging.getLogger(__name__)
 
 
 class LockedFolder(NamedTuple):
-    """A directory that this instance has locked, and its open lock file."""
+    """A directory that this instance has locked, and its open lock file.
+
+    ``application`` is the directory of the application. It contains the directories of all instances.
+    """
 
     path: str
     lock: IO[bytes]
+    application: str
 
 
 def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFolder | None:
@@ -44,7 +48,7 @@ def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFold
             make_folder(path)
             lock = lock_directory(path)
             if lock is not None:
-                return LockedFolder(path, lock)
+                return LockedFolder(path, lock, application)
     except (OSError, StateError) as error:
         _log.info("group members are not on record, because their directory cannot be used: %s", text_of(error))
     return None

@@ -203,7 +203,9 @@ class StateDirectory:
     def locked(self) -> LockedFolder | None:
         """The directory of this instance and its lock file. None before :meth:`open`, and if nothing is persistent."""
         with self._guard:
-            return None if self._lock_file is None else LockedFolder(self._path, self._lock_file)
+            if self._lock_file is None:
+                return None
+            return LockedFolder(self._path, self._lock_file, self._application)
 
     @property
     def is_persistent(self) -> bool:

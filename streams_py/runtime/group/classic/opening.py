@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
-from streams_py.config.client_keys import ClientRole
+from streams_py.config.client_keys import ClientRole, member_instance_id
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError
 from streams_py.events.observers import InstanceObserver
@@ -144,8 +144,7 @@ class ClassicProtocol:
             membership.subscribe(frozenset(), self._subscription.pattern)
 
     def _instance_id(self, index: int) -> str | None:
-        instance_id = self._config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id")
-        return f"{instance_id}-{index}" if instance_id else None
+        return member_instance_id(self._config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"), index)
 
     def _explain(self, error: StreamsError) -> StreamsError:
         """Return the reason of a failed assignment if this client has the leader: the protocol has only codes."""

@@ -62,7 +62,7 @@ class Group:
 def folder(tmp_path: Path) -> Iterator[LockedFolder]:
     lock = lock_directory(str(tmp_path))
     assert lock is not None
-    yield LockedFolder(str(tmp_path), lock)
+    yield LockedFolder(str(tmp_path), lock, str(tmp_path))
     unlock_directory(str(tmp_path), lock)
 
 

@@ -69,6 +69,19 @@ def test_instance_without_a_name_leaves_the_directories_of_named_ones_if_it_can(
     again.close()
 
 
+def test_locked_directory_knows_that_of_its_application_whatever_the_names_are(tmp_path: Path) -> None:
+    """The directory of an application may have the name of an instance's directory."""
+    first, second = StateDirectory(str(tmp_path), "instance-2"), StateDirectory(str(tmp_path), "instance-2")
+    assert first.locked is None
+    for directory in (first, second):
+        directory.open()
+        assert directory.locked is not None
+        assert directory.locked.application == str(tmp_path / "instance-2")
+    assert second.path == str(tmp_path / "instance-2" / "instance-2")
+    second.close()
+    first.close()
+
+
 def test_another_application_has_its_own_lock(tmp_path: Path, directory: StateDirectory) -> None:
     other = StateDirectory(str(tmp_path), "other")
     other.open()

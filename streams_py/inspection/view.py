@@ -192,9 +192,8 @@ def _copies(members: Collection[Member]) -> dict[TaskId, tuple[Copy, ...]]:
     beyond ``num.standby.replicas``, which is at most the number of copies of the task with the fewest copies. If a task
     has more copies, those with the lowest offsets are taken as warm-up tasks.
     """
-    sums: defaultdict[str, dict[TaskId, int]] = defaultdict(
-        dict
-    )  # by process, because its threads share the state directory
+    # By process, because its threads share the state directory.
+    sums: defaultdict[str, dict[TaskId, int]] = defaultdict(dict)
     for member in members:
         if member.subscription is not None:
             sums[member.process] |= member.subscription.task_offset_sums

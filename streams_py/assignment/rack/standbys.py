@@ -22,9 +22,8 @@ _log = logging.getLogger("streams_py.assignment")
 
 _PAIRS_MAX: Final = 50_000
 _SEVERAL_WAYS_MAX: Final = 200_000  # standbys times clients; up to this, pairs alone take a fraction of a second
-_BY_CLIENT_MAX: Final = (
-    100_000  # standbys times clients; up to this, there is time to use clients as places, not classes
-)
+_BY_CLIENT_MAX: Final = 100_000
+"""Standbys times clients; up to this, there is time to use clients as places, not classes."""
 
 
 def exchange_standbys(start: Callable[[], Copies], costs: Costs) -> Copies:

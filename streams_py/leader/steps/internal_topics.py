@@ -60,9 +60,8 @@ class TopicSetup:
             missing = self._note_described(described)
             if missing and self._before_creating is not None:
                 yield from self._before_creating([spec.name for spec in missing])
-                self._before_creating = (
-                    None  # call it once: topics that are missing in a later round were missing in this one, too
-                )
+                # Call it once: topics that are missing in a later round were missing in this one, too.
+                self._before_creating = None
             if missing:
                 created = yield from ask(CreateTopics(missing))
                 now_ms = created.now_ms

@@ -213,10 +213,8 @@ class StreamThreads:
                 ThreadState.PARTITIONS_ASSIGNED,
             ):
                 self._state.go(State.REBALANCING)
-            elif self._state.now is State.REBALANCING and is_running(
-                states
-            ):  # also if the last thread that was not running has stopped
-                self._state.go(State.RUNNING)
+            elif self._state.now is State.REBALANCING and is_running(states):
+                self._state.go(State.RUNNING)  # also if the last thread that was not running has stopped
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
         answer = response_to(error, self._uncaught)

@@ -67,6 +67,5 @@ def _progress(changelog: ChangelogInWork, lag_of: Callable[[TopicPartition], int
     if changelog.registered:
         lag = lag_of(changelog.partition)
         return None if lag is None else Progress(position, position + lag)
-    return (
-        Progress(position, position) if changelog.is_done else None
-    )  # a source topic, read up to the committed offset
+    # A source topic, read up to the committed offset.
+    return Progress(position, position) if changelog.is_done else None

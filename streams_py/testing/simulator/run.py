@@ -26,9 +26,8 @@ from streams_py.testing.simulator.shape import ProcessShape
 from streams_py.testing.simulator.thread import SimulatedThread
 from streams_py.testing.simulator.world import World
 
-_MAY_OSCILLATE = frozenset(
-    {"legacy_sticky", "sticky", "custom"}
-)  # "custom" wraps "sticky" unless the user gave a class
+# "custom" wraps "sticky" unless the user gave a class.
+_MAY_OSCILLATE = frozenset({"legacy_sticky", "sticky", "custom"})
 _OSCILLATION_WINDOW = 24
 """Number of last assignments that are searched for an oscillation."""
 _OSCILLATION_PLACEMENTS_MAX = 8

@@ -80,9 +80,8 @@ class BranchedKStream(Generic[K, V]):
             raise TopologyError(f"the split {self._name!r} is complete; add branches before default_branch()")
         own_name = str(number) if name is None else check_name(name)
         child = check_name(f"{self._name}{own_name}")
-        self._place.index.node_name(
-            Prefix.BRANCH
-        )  # every branch takes a number of the counter, which its name does not contain
+        # Every branch takes a number of the counter, which its name does not contain.
+        self._place.index.node_name(Prefix.BRANCH)
         stream = KStream[K, V](self._place.then(ProcessorStep(child, PassThrough())))
         result = stream if chain is None else chain(stream)
         if isinstance(result, KStream):

@@ -62,9 +62,8 @@ class KGroupedStream(Generic[K, V]):
         """Return the number of records per key, as int64."""
         options = materialized_or_none(materialized, store)
         if options is not None and options.store is None:
-            self._place.index.store_name(
-                Prefix.AGGREGATE
-            )  # a number of the counter that is not used, as in Kafka Streams
+            # A number of the counter that is not used, as in Kafka Streams.
+            self._place.index.store_name(Prefix.AGGREGATE)
         options = options or Materialized()
         if options.value is None:
             options = dataclasses.replace(options, value=INT64)

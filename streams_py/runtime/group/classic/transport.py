@@ -187,7 +187,6 @@ class ClassicTransport:
             self._membership.leave_and_close(leave_group=leave is not Leave.STAY, timeout_ms=timeout_ms)
         finally:
             if leave is Leave.FOR_GOOD:
-                self._leader_executor.outcome.failure = (
-                    None  # it no longer explains errors of the client's other threads
-                )
+                # It no longer explains errors of the client's other threads.
+                self._leader_executor.outcome.failure = None
                 self._static.remove(self._last_member_id)

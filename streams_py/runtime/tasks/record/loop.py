@@ -209,9 +209,8 @@ class RecordLoop:
         partition_time = queue.partition_time_ms
         rest = iter(batch)
         self._batch, self._rest = batch, rest
-        some_have_headers = any(
-            headers_of_all(batch)
-        )  # reads the headers of all records, so that raw.headers() is cheap
+        # Reads the headers of all records, so that raw.headers() is cheap.
+        some_have_headers = any(headers_of_all(batch))
         ended = False
         try:
             for raw in rest:

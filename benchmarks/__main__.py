@@ -44,7 +44,7 @@ snapshot, compared with a replay of the same records. No broker.
 recovery: processes killed with SIGKILL while they count, with a store of a million keys
 ($STREAMS_PY_BENCH_RECOVERY_KEYS). First a single process under exactly-once, which is restarted on its disk; then one
 of two processes that keep standby copies for each other. Seconds until every partition has output again, including the
-session time-out (6 s).
+session timeout (6 s).
 
 gaps: time without output of partitions while members join, leave, drain and are killed, at 2,000 records/s with a
 standby each, compared with Kafka Streams. About nine minutes.

@@ -284,7 +284,7 @@ class _Scene:
 def member(order: Order) -> None:
     """Count until standard input is closed, then close and leave the group.
 
-    Closing hands tasks over for a part of its time-out. After the input line ``drain``, it hands over all tasks first.
+    Closing hands tasks over for a part of its timeout. After the input line ``drain``, it hands over all tasks first.
     """
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 

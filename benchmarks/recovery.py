@@ -8,7 +8,7 @@ standby copies for each other; one is killed, and the other takes over its tasks
 
 The broker's clock is used: it stamps the records of the output topic (LogAppendTime). The measured time is from the
 kill to the first output (committed output, with exactly-once) of the slowest partition. It includes the session
-time-out of the group, because the dead process counts as a member until then.
+timeout of the group, because the dead process counts as a member until then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RATE = 1_000
 _COMMIT_MS = 100
 _SESSION_MS = 6_000
 _HEARTBEAT_MS = 400
-"""The same share of the session time-out as in Kafka's defaults (3 of 45 s)."""
+"""The same share of the session timeout as in Kafka's defaults (3 of 45 s)."""
 _WORKING_S = 5.0
 """Time with input at a constant rate before the kill, in s."""
 _REPORT_INTERVAL_S = 0.5
@@ -206,7 +206,7 @@ class _Scene:
         return _Feed(self._bootstrap, keys)
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait for a condition. Raises BenchmarkError on a time-out, or if a process of the application has stopped."""
+        """Wait for a condition. Raises BenchmarkError on a timeout, or if a process of the application has stopped."""
         limit = time.monotonic() + _LIMIT_S
         while not holds():
             if time.monotonic() > limit:

@@ -24,7 +24,7 @@ _JDK_19: Final = 19
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits for warm-up and time-out of the JVM. Times in seconds."""
+    """Limits for warm-up and timeout of the JVM. Times in seconds."""
 
     runs_min: int = 3
     runs_max: int = 400

@@ -1,4 +1,4 @@
-"""Waiting for conditions with long time-outs, so that a busy machine causes no failure."""
+"""Waiting for conditions with long timeouts, so that a busy machine causes no failure."""
 
 from __future__ import annotations
 

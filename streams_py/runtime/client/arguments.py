@@ -37,7 +37,7 @@ def check_arguments(
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Raise ValueError for a negative time-out."""
+    """Raise ValueError for a negative timeout."""
     if seconds is not None and seconds < 0:
         raise ValueError(f"timeout must not be negative: {seconds}")
 

@@ -234,7 +234,7 @@ class KafkaStreams:
             leave_group: Whether the members leave the group, because this instance will not come back.
 
         Returns:
-            True once all is closed. False on time-out; closing continues in the background.
+            True once all is closed. False on timeout; closing continues in the background.
         """
         check_timeout(timeout)
         began_ms = self._clock.monotonic_ms()

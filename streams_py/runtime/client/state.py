@@ -63,7 +63,7 @@ class ClientState:
             return self._now
 
     def wait_for_end(self, timeout_s: float | None) -> bool:
-        """Block until the state is final and the listener was called for all changes; False on time-out."""
+        """Block until the state is final and the listener was called for all changes; False on timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._now.is_final and not self._pending and self._listener_thread is None, timeout_s

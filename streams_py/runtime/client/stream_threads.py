@@ -168,7 +168,7 @@ class StreamThreads:
     def finish_if_ended(self) -> None:
         """Once all threads are dead, close the shared resources and change to the final state.
 
-        Closing may take a while. It happens without the lock, so that callers with a time-out don't wait for it.
+        Closing may take a while. It happens without the lock, so that callers with a timeout don't wait for it.
         """
         with self._lock:
             if self._state.now not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._is_finishing:

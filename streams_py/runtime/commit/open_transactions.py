@@ -48,7 +48,7 @@ _ENDING_PAUSE_MS = 50
 _RESTORE_PATIENCE_MS = 1_000
 """Time that a transaction may delay a restoration, in ms. Markers that are on their way arrive within this time."""
 _FULL_CHECK_MS = 10_000
-"""Interval between checks of all partitions, and the extra time after a transaction's time-out before acting; in ms."""
+"""Interval between checks of all partitions, and the extra time after a transaction's timeout before acting; in ms."""
 _REMEDY = (
     "`kafka-transactions.sh find-hanging` lists such transactions and `abort` ends them. A transaction that the "
     "coordinator reports as CompleteCommit was committed: `abort` would lose its records"

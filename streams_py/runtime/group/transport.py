@@ -101,7 +101,7 @@ class Leave(enum.Enum):
     """What becomes of a membership when its thread stops."""
 
     STAY = enum.auto()
-    """The coordinator keeps the member until its session time-out, so that a restart soon moves no tasks."""
+    """The coordinator keeps the member until its session timeout, so that a restart soon moves no tasks."""
     LEAVE = enum.auto()
     """The tasks move immediately. A static member stays."""
     FOR_GOOD = enum.auto()

@@ -58,7 +58,7 @@ def watched(
     Yields the supervisor to run instead of the client, if there are several processes and this is not one of them.
 
     Args:
-        drain: Time-out of the drain after a signal, in seconds; only validated here.
+        drain: Timeout of the drain after a signal, in seconds; only validated here.
         names: Additional host names under which probes and metrics may be requested.
     """
     _check(client.config, processes, drain)

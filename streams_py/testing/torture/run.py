@@ -237,7 +237,7 @@ class Torture:
             "num.standby.replicas": 1,
             "commit.interval.ms": 200,
             # After a failover, the coordinator of Kafka 4.3 may include stopped members that have no session. A
-            # rebalance then waits for them for this time; the default of 5 minutes would exceed the run's time-out.
+            # rebalance then waits for them for this time; the default of 5 minutes would exceed the run's timeout.
             "max.poll.interval.ms": _MAX_POLL_MS,
             **(self._security if self._login is None else self._login.settings),
             **plan.config,

@@ -13,9 +13,9 @@ from streams_py.topology.declare.nodes import AsyncCalls, BatchCalls, RecordCont
 from streams_py.topology.operators.asynchronous import answered_pair
 
 TIMEOUT_MS: Final = 30_000
-"""Default time-out of one call, in ms."""
+"""Default timeout of one call, in ms."""
 BATCH_TIMEOUT_MS: Final = 300_000
-"""Default time-out of the call for one batch, in ms."""
+"""Default timeout of the call for one batch, in ms."""
 
 _Function = Callable[..., Any]
 

@@ -245,7 +245,7 @@ def test_commit_is_refused_at_once_while_the_group_rebalances(group, until, gate
     started = time.monotonic()
     with pytest.raises(BrokerUnavailableError, match="rebalancing"):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=50_000)
-    assert time.monotonic() - started < 25, "it did not wait for its time-out"
+    assert time.monotonic() - started < 25, "it did not wait for its timeout"
 
 
 # -- leaving, and losing membership --------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 The table has one row per call and kind of request that it makes. Each row runs with a broker that stops answering after
 the request, and with one that is cut off after some bytes of its answer. Afterwards the same client must work. A row
-takes seconds, because time-outs elapse. So only rows in which a wrong answer would lose state run always; the others
+takes seconds, because timeouts elapse. So only rows in which a wrong answer would lose state run always; the others
 run in the weekly tier.
 """
 

@@ -1,4 +1,4 @@
-"""The planner of ranges while leaders die: it asks the brokers that are left until its time-out."""
+"""The planner of ranges while leaders die: it asks the brokers that are left until its timeout."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_
 
 
 def test_transaction_of_a_killed_process_without_state_holds_up_nobody(application: Callable[..., Application]) -> None:
-    """Commits and time-outs would take minutes, so neither of them ends the transaction."""
+    """Commits and timeouts would take minutes, so neither of them ends the transaction."""
     app = application(
         app="trace",
         processing_guarantee="exactly_once_v2",

@@ -82,7 +82,7 @@ def test_record_waits_for_the_registry_that_encoding_needs() -> None:
         assert list(stub.subjects) == ["out-value"]
 
 
-def test_registry_that_stays_away_ends_the_task_after_its_time_out() -> None:
+def test_registry_that_stays_away_ends_the_task_after_its_timeout() -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (503, b"")
         task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, Never(), task_timeout_ms=1_000)
@@ -193,7 +193,7 @@ class TestExactlyOnce:
             task.task.post_commit(enforce_checkpoint=False, acked={})
             assert task.sent("out") == [(b"k", DATA, 0)]
 
-    def test_registry_that_stays_away_ends_the_task_after_its_time_out_whatever_it_took_in_vain(self) -> None:
+    def test_registry_that_stays_away_ends_the_task_after_its_timeout_whatever_it_took_in_vain(self) -> None:
         """Records before the one that waits are processed again and again; none of that is committed."""
         with running(RegistryStub()) as stub:
             topology = (

@@ -151,7 +151,7 @@ def test_calls_that_outlast_a_transaction_begin_again_fewer_at_a_time(
     assert said(world) == [str(number) for number in range(9)]
 
 
-def test_calls_that_never_end_within_a_transaction_end_the_thread_after_the_task_time_out(
+def test_calls_that_never_end_within_a_transaction_end_the_thread_after_the_task_timeout(
     world: World, service: Service, tmp_path: Path
 ) -> None:
     steps = Steps(world, asking(service, timeout=600_000), tmp_path, **EXACTLY_ONCE, task_timeout_ms=20_000)

@@ -42,7 +42,7 @@ def test_drain_asks_every_thread_and_ends_when_all_have_handed_over(client: Clie
     assert client.streams.state is not State.NOT_RUNNING
 
 
-def test_drain_gives_up_after_its_time_out_and_says_what_is_left(
+def test_drain_gives_up_after_its_timeout_and_says_what_is_left(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     running(client)
@@ -75,7 +75,7 @@ def test_drain_does_not_wait_where_it_would_wait_for_itself(client: Client, wher
     assert client.streams.drain(None)
 
 
-def test_negative_time_out_is_refused(client: Client) -> None:
+def test_negative_timeout_is_refused(client: Client) -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         client.streams.drain(-1)
 
@@ -118,7 +118,7 @@ def refuse_to_wait(client: Client) -> None:
 
 
 def shut_down(client: Client) -> list[Any]:
-    """Return how each thread was requested to stop: whether to leave, and the time-out in ms."""
+    """Return how each thread was requested to stop: whether to leave, and the timeout in ms."""
     return [asked for thread in client.made for asked in thread.asked if asked[0] == "shut down"]
 
 
@@ -142,7 +142,7 @@ def test_close_that_does_not_leave_hands_nothing_over(working: Client) -> None:
 
 
 @pytest.mark.parametrize(("timeout", "at_most_ms"), [(30, 10_000), (None, 20_000)])
-def test_close_leaves_when_nobody_takes_over_within_a_part_of_its_time_out_and_names_what_it_had(
+def test_close_leaves_when_nobody_takes_over_within_a_part_of_its_timeout_and_names_what_it_had(
     working: Client, caplog: pytest.LogCaptureFixture, timeout: float | None, at_most_ms: int
 ) -> None:
     working.made[0].is_drained = True

@@ -129,7 +129,7 @@ def test_running_tasks_whose_transaction_an_interrupted_init_has_joined_start_ov
     assert world.committed[tp("in-1")].offset == 1
 
 
-def test_init_that_is_stopped_for_longer_than_the_task_time_out_ends_the_thread(world: World, tmp_path: Path) -> None:
+def test_init_that_is_stopped_for_longer_than_the_task_timeout_ends_the_thread(world: World, tmp_path: Path) -> None:
     away = stopping(*(RegistryUnavailableError("no broker answers") for _ in range(100)))
     steps = steps_of(world, starting(away), tmp_path, task_timeout_ms=20_000)
     steps.membership.round({A: [tp("in-0")]})
@@ -235,7 +235,7 @@ def test_commit_waits_for_a_rebalance_that_has_begun_while_it_was_prepared(world
     assert said(world, b"records") == [b"1"]
 
 
-def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_after_the_task_time_out(
+def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_after_the_task_timeout(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = steps_of(world, starting(), tmp_path, task_timeout_ms=60_000)
@@ -261,10 +261,10 @@ def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_af
         steps.turn()
 
 
-def test_thread_whose_producer_is_given_up_again_and_again_before_it_can_write_ends_after_the_task_time_out(
+def test_thread_whose_producer_is_given_up_again_and_again_before_it_can_write_ends_after_the_task_timeout(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client library ignores a time-out, so not even the error of an unavailable broker is reported."""
+    """The client library ignores a timeout, so not even the error of an unavailable broker is reported."""
     steps = steps_of(world, starting(), tmp_path, task_timeout_ms=60_000)
 
     def overdue(timeout_ms: int) -> None:

@@ -43,7 +43,7 @@ def counted(world: World) -> list[int]:
     return [int.from_bytes(record.value() or b"", "big") for record in world.records(tp("out-0"))]
 
 
-def test_no_transaction_lasts_for_its_time_out_however_long_a_rebalance_takes(world: World, tmp_path: Path) -> None:
+def test_no_transaction_lasts_for_its_timeout_however_long_a_rebalance_takes(world: World, tmp_path: Path) -> None:
     steps = steps_of(world, tmp_path)
     steps.run(BOTH)
     steps.membership.join()

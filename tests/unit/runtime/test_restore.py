@@ -324,7 +324,7 @@ def test_standby_of_a_source_topic_never_passes_the_committed_offset_when_added_
     assert standby.restored == [(LOG, 0), (LOG, 1)]
 
 
-def test_changelog_without_a_leader_holds_up_its_own_task_only_until_the_task_time_out(log: FakeLog) -> None:
+def test_changelog_without_a_leader_holds_up_its_own_task_only_until_the_task_timeout(log: FakeLog) -> None:
     log.write(LOG, 2)
     log.write(OTHER, 1)
     updater, stuck, other = Stepped(log), active(LOG), FakeTask(TaskId(2, 0), [OTHER], is_active=True)

@@ -51,7 +51,7 @@ class _TimedAdmin:
     """An admin client that answers in time or raises BrokerUnavailableError.
 
     The broker drops a leader that has not assigned within max.poll.interval.ms, and the next leader would be as slow. A
-    request that takes too long is abandoned on its thread; the client library has its own time-outs.
+    request that takes too long is abandoned on its thread; the client library has its own timeouts.
     """
 
     def __init__(self, admin: Admin, timeout_ms: int) -> None:

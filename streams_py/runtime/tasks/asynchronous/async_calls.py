@@ -240,9 +240,9 @@ class _Lanes:
         return ProcessingError(f"{named(self._calls.what, self._node, call)} {how}", task_id=self._node.task_id)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the timer for the time-out of the oldest call.
+        """Set the timer for the timeout of the oldest call.
 
-        The call may have ended by then. So there is one check per time-out instead of one timer per call.
+        The call may have ended by then. So there is one check per timeout instead of one timer per call.
         """
         oldest = next(iter(self._running), None)
         self._timer = None if oldest is None else loop.call_at(oldest.deadline_s, self._check_deadlines, loop)
@@ -253,11 +253,11 @@ class _Lanes:
         now_s = loop.time()
         late = [call for call in self._running if call.deadline_s <= now_s]
         for call in late:
-            self._time_out(call, self._running.pop(call))
+            self._on_timeout(call, self._running.pop(call))
         self._start()
         self._watch(loop)
 
-    def _time_out(self, call: Call, task: asyncio.Task[None]) -> None:
+    def _on_timeout(self, call: Call, task: asyncio.Task[None]) -> None:
         error: ProcessingError = CallTimeoutError(
             f"{named(self._calls.what, self._node, call)} did not answer within {self._calls.timeout_ms} ms and was "
             f"cancelled; set a larger timeout=, or let the function give up earlier",

@@ -128,7 +128,7 @@ def _keep_key(key: Any, answer: Any) -> tuple[Any, Any]:
 
 
 class _Batch:
-    """One batch. It ends exactly once: with answers, with an error, or by time-out."""
+    """One batch. It ends exactly once: with answers, with an error, or by timeout."""
 
     def __init__(
         self, calls: Sequence[Call], settings: BatchCalls, node: NodeContext, wake_up: Callable[[], None]
@@ -152,8 +152,8 @@ class _Batch:
         self._task = asyncio.get_running_loop().create_task(self._await(given))
 
     def watch(self) -> None:
-        """Start the batch's time-out."""
-        self._timer = asyncio.get_running_loop().call_later(self._settings.timeout_ms / 1000, self._time_out)
+        """Start the batch's timeout."""
+        self._timer = asyncio.get_running_loop().call_later(self._settings.timeout_ms / 1000, self._on_timeout)
 
     async def _await(self, given: list[Any]) -> None:
         try:
@@ -174,7 +174,7 @@ class _Batch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _time_out(self) -> None:
+    def _on_timeout(self) -> None:
         after_ms = self._settings.timeout_ms
         text = f"did not answer within {after_ms} ms; set a larger timeout=, or use smaller batches"
         self._end(error=CallTimeoutError(self._sentence(text), task_id=self._node.task_id))

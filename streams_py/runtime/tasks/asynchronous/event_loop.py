@@ -49,7 +49,7 @@ class EventLoop:
     def check(self) -> None:
         """Check that the loop still runs callbacks, on behalf of a thread that waits for a result from it.
 
-        A coroutine that blocks the loop silently stops everything on it, time-outs included. The warning names the
+        A coroutine that blocks the loop silently stops everything on it, timeouts included. The warning names the
         blocking line; the intervals between warnings grow.
         """
         now_s = time.monotonic()
@@ -142,7 +142,7 @@ class Background:
         self.wakeup.set()
 
     def wait(self, timeout_ms: int) -> None:
-        """Wait until a call has finished since the last wait, or until the time-out."""
+        """Wait until a call has finished since the last wait, or until the timeout."""
         if self.wakeup.wait(timeout_ms / 1000):
             self.wakeup.clear()
         else:

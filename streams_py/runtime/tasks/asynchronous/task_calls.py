@@ -93,7 +93,7 @@ class TaskCalls:
         return self.in_flight is not None and self.in_flight.drain(drains=drains)
 
     def take_fewer(self) -> int:
-        """Limit the number of running calls once the task starts over, because they exceed the transaction's time-out.
+        """Limit the number of running calls once the task starts over, because they exceed the transaction's timeout.
 
         Return for how many ms the task has been starting over for this reason.
         """

@@ -125,7 +125,7 @@ class SimulatedCluster:
         return self._described(name) if name in self.partitions else _UNKNOWN
 
     def create_topics(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
-        """Answer CreateTopics. After a time-out the topic may exist or not."""
+        """Answer CreateTopics. After a timeout the topic may exist or not."""
         fails = self._ongoing_faults.occurs(Fault.CREATE_FAILS)
         some = self._some([spec.name for spec in specs]) if fails else ()
         results: dict[str, AdminError | None] = {}

@@ -4,7 +4,7 @@ It handles JoinGroup, SyncGroup, Heartbeat, LeaveGroup and OffsetCommit as Kafka
 group of protocol type ``consumer``:
 
 * Member ids are assigned before the first join (KIP-394).
-* A rebalance waits for all known members, up to the largest rebalance time-out.
+* A rebalance waits for all known members, up to the largest rebalance timeout.
 * The leader stays leader as long as it rejoins.
 * A follower that rejoins with an unchanged subscription gets the current generation.
 * Members that do not sync in time are removed.

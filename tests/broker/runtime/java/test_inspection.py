@@ -71,7 +71,7 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
     status = explain_live(None, app.id, app.broker.bootstrap, None, settings=None, assignor=None, as_json=True)
     explained = json.loads(capsys.readouterr().out)
     assert status == 0
-    assert time.monotonic() - began < 30, "no request waited for its time-out"
+    assert time.monotonic() - began < 30, "no request waited for its timeout"
     assert (explained["configs"], explained["generation"]) == ({"num.standby.replicas": 1}, group["generation"])
     assert len(explained["tasks"]) == 2 * app.partitions
     assert all(task["outlook"] == "stays" and task["is_as_decided"] for task in explained["tasks"]), explained
@@ -91,7 +91,7 @@ def decided_again(app: Application, capsys: pytest.CaptureFixture[str]) -> dict[
     status = decide_live(app.id, app.broker.bootstrap, None, assumed=None, orders=orders, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert status == 0
-    assert time.monotonic() - began < 30, "no request waited for its time-out"
+    assert time.monotonic() - began < 30, "no request waited for its timeout"
     assert (told["group"], told["configs"]["num.standby.replicas"]) == (app.id, 1)
     return {of["candidate"]: of["figures"]["moved_active"] for of in told["outcomes"]}
 

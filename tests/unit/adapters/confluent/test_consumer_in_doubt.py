@@ -317,7 +317,7 @@ def test_one_partition_without_a_leader_is_no_reason(silent: ConfluentConsumer, 
 def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
     silent: ConfluentConsumer, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread does nothing else, and a transaction has a time-out."""
+    """The thread does nothing else, and a transaction has a timeout."""
     silent.assign({TopicPartition("t", number): 4 for number in range(20)})
     asked: list[float] = []
 

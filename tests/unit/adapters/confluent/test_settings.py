@@ -262,7 +262,7 @@ def test_every_setting_is_known_to_the_installed_librdkafka() -> None:
 
 
 def at_least_once(**keys: object) -> tuple[object, ...]:
-    """Time-out and queue (records, kB) of the producer of a thread."""
+    """Timeout and queue (records, kB) of the producer of a thread."""
     settings = at_least_once_settings(config(**keys), bootstrap="broker:9092", client_id="c")
     names = ("delivery.timeout.ms", "queue.buffering.max.messages", "queue.buffering.max.kbytes")
     return tuple(settings[name] for name in names)

@@ -77,7 +77,7 @@ def test_closing_before_the_start_ends_immediately(client: Client) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.001])
-def test_negative_time_out_is_refused(client: Client, timeout: float) -> None:
+def test_negative_timeout_is_refused(client: Client, timeout: float) -> None:
     with pytest.raises(ValueError, match="negative"):
         client.streams.close(timeout)
 

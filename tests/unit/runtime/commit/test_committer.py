@@ -168,7 +168,7 @@ def test_flush_says_what_it_waits_for_when_it_takes_long(diary: Diary, caplog: p
     ]
 
 
-def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent(
+def test_commit_is_tried_again_until_the_task_timeout_when_the_broker_is_silent(
     diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
@@ -191,7 +191,7 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
     assert not any("checkpoint" in str(entry) for entry in diary.entries)
 
 
-def test_time_out_starts_again_when_a_commit_came_through(diary: Diary) -> None:
+def test_timeout_starts_again_when_a_commit_came_through(diary: Diary) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
     diary.error = BrokerUnavailableError("no broker answers")
     assert committer.commit([task]) == -1

@@ -364,7 +364,7 @@ def test_new_id_and_one_with_nothing_open_are_left_alone(world: World) -> None:
     assert cluster.ended == []
 
 
-def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_time_out(world: World) -> None:
+def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_timeout(world: World) -> None:
     cluster = Cluster(left(tp("app-counts-changelog-0")), left(tp("out-1"), producer_id=8))
     cluster.known[OURS] = known("CompleteAbort", epoch=4)
     cluster.known[f"app-{UUID}-2"] = TransactionInfo(f"app-{UUID}-2", "CompleteCommit", 8, 3, frozenset())

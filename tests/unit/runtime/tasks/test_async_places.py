@@ -1,4 +1,4 @@
-"""How calls share the event loop: limits, wake-ups, time-outs, contexts."""
+"""How calls share the event loop: limits, wake-ups, timeouts, contexts."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def test_the_loop_is_not_woken_for_records_while_all_places_are_taken(monkeypatc
     until(lambda: (kit.task.process(1), len(values(kit)) == 9)[1], "all answers")
 
 
-def test_only_the_calls_that_are_late_time_out_and_places_go_to_those_that_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_the_calls_that_are_late_end_and_places_go_to_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     service, jumped_s, new_event_loop = Service(), 0.0, asyncio.new_event_loop
 
     def with_a_clock_that_jumps() -> asyncio.AbstractEventLoop:

@@ -256,7 +256,7 @@ class TestSilence:
         assert kit.task.process(1) == 1
         assert kit.sent("out") == [(b"k", b"x", 0)]
 
-    def test_time_out_is_an_error_when_task_timeout_has_passed(self) -> None:
+    def test_timeout_is_an_error_when_task_timeout_has_passed(self) -> None:
         kit = Kit(chain(partitioner=lambda *args: 0), producer=self.Silent(), task_timeout_ms=1_000)
         kit.add(record("x"))
         kit.task.process(1)
@@ -264,7 +264,7 @@ class TestSilence:
         with pytest.raises(TimeoutExceededError, match=r"task 0_0 .* 1000 ms \(task.timeout.ms is 1000\): no answer"):
             kit.task.process(1)
 
-    def test_first_time_out_is_an_error_when_task_timeout_is_zero(self) -> None:
+    def test_first_timeout_is_an_error_when_task_timeout_is_zero(self) -> None:
         kit = Kit(chain(partitioner=lambda *args: 0), producer=self.Silent(), task_timeout_ms=0)
         kit.add(record("x"))
         with pytest.raises(TimeoutExceededError):

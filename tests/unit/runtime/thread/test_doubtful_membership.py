@@ -83,7 +83,7 @@ def test_revoked_tasks_of_a_member_that_may_be_out_are_given_up(world: World, st
     assert steps.errors == []
 
 
-def test_doubt_that_lasts_longer_than_the_task_time_out_ends_the_thread(world: World, tmp_path: Path) -> None:
+def test_doubt_that_lasts_longer_than_the_task_timeout_ends_the_thread(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path, task_timeout_ms=3000)
     steps.run(BOTH)
     world.write("in", b"a")

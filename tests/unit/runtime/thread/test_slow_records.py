@@ -1,7 +1,7 @@
 """Slow code of the application.
 
 Batch sizes learnt from fast records, or records cached above slow nodes, must not repeatedly exceed the transaction
-time-out or the poll interval.
+timeout or the poll interval.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_error_of_the_state_updater_ends_the_thread(world: World, steps: Steps) 
         steps.turn()
 
 
-def test_committed_offsets_are_asked_again_until_the_task_time_out(world: World, tmp_path: Path) -> None:
+def test_committed_offsets_are_asked_again_until_the_task_timeout(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path, task_timeout_ms=3000)
     world.away = True
     steps.membership.round({A: [tp("in-0")]})

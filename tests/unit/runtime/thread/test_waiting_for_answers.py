@@ -168,7 +168,7 @@ class FullQueue:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_full_queue_while_caches_are_flushed_is_tried_again_until_the_task_time_out(
+def test_full_queue_while_caches_are_flushed_is_tried_again_until_the_task_timeout(
     world: World, tmp_path: Path, ends: bool
 ) -> None:
     steps = Steps(world, counting(), tmp_path, task_timeout_ms=5000)
@@ -194,7 +194,7 @@ def test_full_queue_while_caches_are_flushed_is_tried_again_until_the_task_time_
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_time_out(
+def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_timeout(
     world: World, tmp_path: Path, ends: bool
 ) -> None:
     steps = Steps(world, ticking(), tmp_path, task_timeout_ms=5000)
@@ -243,7 +243,7 @@ def said(world: World) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_full_queue_while_processors_are_initialised_is_tried_again_until_the_task_time_out(
+def test_full_queue_while_processors_are_initialised_is_tried_again_until_the_task_timeout(
     world: World, tmp_path: Path, ends: bool
 ) -> None:
     steps = Steps(world, greeting(), tmp_path, task_timeout_ms=5000)

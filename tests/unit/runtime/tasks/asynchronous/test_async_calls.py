@@ -183,7 +183,7 @@ def test_a_call_that_ends_itself_is_an_error_that_names_it(how: type[BaseExcepti
     assert "node look-up, task 0_0, for the record with key 'a', from in-0 at offset 0" in str(error)
 
 
-def test_time_outs_name_function_key_and_record() -> None:
+def test_timeouts_name_function_key_and_record() -> None:
     service = Service()
     service.answer("good")
     kit, [(_, _, error)] = run_with(lambda stream: stream.map_values_async(service.ask, timeout=50))

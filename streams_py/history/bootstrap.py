@@ -40,7 +40,6 @@ from streams_py.ports.described_groups import DescribedMember, DescribedStreamsM
 from streams_py.topology.topology import Topology
 
 _FORMAT: Final = 2
-_START: Final = "start warm"
 
 
 class BootstrapCluster(Protocol):

@@ -100,11 +100,6 @@ class GroupLeader:
         self._now_ms = 0
 
     @property
-    def phase(self) -> Phase:
-        """The part of the assign step that the leader is in."""
-        return self._phase
-
-    @property
     def process_id(self) -> ProcessId:
         """Process id of the client that this leader is a thread of."""
         return self._settings.process_id

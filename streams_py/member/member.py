@@ -83,11 +83,6 @@ class Member:
         self._promotion = Promotion(settings.acceptable_lag)
 
     @property
-    def phase(self) -> Phase:
-        """Current phase of the protocol."""
-        return self._phase
-
-    @property
     def rebalance_in_progress(self) -> bool:
         """Whether a rebalance is in progress, from the subscription on. No commits are allowed then."""
         return self._phase in (Phase.JOINING, Phase.ASSIGNED)

@@ -9,12 +9,9 @@ many task moves and backlogs a process held three times the memory that it used,
 from __future__ import annotations
 
 import ctypes
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final
-
-_log = logging.getLogger("streams_py")
 
 _INTERVAL_S: Final = 60.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -17,7 +17,6 @@ from streams_py.errors import UnknownStateStoreError
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
-from streams_py.runtime.tasks.record.binding import Node
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.state.caching.cache import RecordCache
@@ -27,28 +26,6 @@ from streams_py.state.reading.write_protected import write_protected
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.declare.names import internal_topics
 from streams_py.topology.declare.nodes import SourceNode
-from streams_py.topology.declare.stores import StoreBuilder
-from streams_py.topology.topology import Topology
-
-
-@dataclass(frozen=True, slots=True)
-class WholeTopology:
-    """All nodes and stores of a topology, as if they were one sub-topology."""
-
-    nodes: Sequence[Node]
-    stores: Sequence[StoreBuilder]
-    is_global: bool = False
-
-    @classmethod
-    def units_of(cls, topology: Topology) -> list[TaskNodes]:
-        """Return all sub-topologies with tasks as one unit, followed by the global ones."""
-        subs = topology.subtopologies()
-        with_tasks = [sub for sub in subs if not sub.is_global]
-        whole = cls(
-            [node for node in topology.nodes if any(node in sub.nodes for sub in with_tasks)],
-            [store for sub in with_tasks for store in sub.stores],
-        )
-        return [whole, *(sub for sub in subs if sub.is_global)]
 
 
 class InProcessTasks:

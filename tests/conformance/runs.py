@@ -16,12 +16,13 @@ from typing import Any, Final, TypeAlias
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.system.quiet_logs import quiet_logs
-from streams_py.testing.in_process import InProcessTasks, WholeTopology
+from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
 from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.conformance.store_rows import rows_of
+from tests.support.topology.whole_topology import WholeTopology
 
 Case: TypeAlias = Mapping[str, Any]
 _Row: TypeAlias = dict[str, Any]

@@ -77,11 +77,6 @@ class Cluster:
             self.hashes = [h ^ (h >> 16) for h in raw]
         return self.hashes
 
-    def place_active(self, task: int, client: int) -> None:
-        """Make the client the active host of a task that has none."""
-        self.active[task] = client
-        self.count[client] += 1
-
     def place_standby(self, task: int, client: int) -> None:
         """Add a standby. The client must not have the task."""
         self.standby[task] += (client,)

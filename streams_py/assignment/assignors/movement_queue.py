@@ -74,7 +74,6 @@ class MovementQueue:
         """Take over the list ``keys``. ``keys[c]`` modulo the number of clients is always c."""
         self.keys = keys
         self.doubtful: list[tuple[int, int]] = []
-        self.arrays_built = 0
         self._hashes = spread_hashes
         self._enough = enough_pushes(len(keys))
         self._log: list[_Step] = []
@@ -162,7 +161,6 @@ class MovementQueue:
     # -- the literal array -----------------------------------------------------------------------------------
 
     def _poll_literally(self, candidates: Collection[int]) -> int:
-        self.arrays_built += 1
         keys, steps = self._history()
         replay = _Replay(self._array_at_point(keys), keys, self._hashes)
         winner_out = self._winner_out

@@ -15,7 +15,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING, END
 from streams_py.spark.kafka.options import INT64_MAX, Position, PositionKind, ReaderOptions
-from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
+from streams_py.spark.kafka.pushdown import Bounds
 
 
 class OffsetRange(NamedTuple):
@@ -149,14 +149,6 @@ def _named(
             f"{option} names partition {unread[0]}, which is not read or does not exist; remove it", key=option
         )
     return given
-
-
-def plan_ranges(options: ReaderOptions, log: LogOffsets, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:
-    """Plan the ranges of a batch, by topic, partition and offset.
-
-    Leaves out empty ranges and offsets outside of ``bounds``. Raises the errors of :func:`whole_ranges`.
-    """
-    return split(clipped(whole_ranges(options, log), bounds, log), options)
 
 
 def whole_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:

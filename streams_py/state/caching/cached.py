@@ -63,8 +63,6 @@ _KEY_TYPES = (str, bytes, int)
 Entry = tuple[Any, int, "str | None", int, int, int, Headers]
 """Value (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
 
-_new_tuple = tuple.__new__
-
 
 class CachedStore(KeyValueOperations[K, V, S]):
     """The common base of plain and timestamped key-value stores with a record cache."""

@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 R = TypeVar("R")
-_TIME_MAX_MS = 2**63 - 1
 
 Position: TypeAlias = Mapping[str, Mapping[int, int]]
 """Input topic -> partition -> offset of the last record whose effects are in the store.

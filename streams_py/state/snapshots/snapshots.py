@@ -67,6 +67,7 @@ _WARNING_MS: Final = 10_000
 """Interval between warnings while the cluster does not answer, in ms."""
 _LOOK_S: Final = 2.0
 """Interval between checks of a running upload, in s."""
+_KEPT_PER_TASK: Final = 2
 _HANGING_MAX: Final = 8
 """With this number of hanging upload threads, no more uploads start. The object store may never answer them."""
 
@@ -109,7 +110,6 @@ class Snapshots:
         offsets: Looks up changelog partitions.
         interval_s: Interval between uploads. 0: only :meth:`upload_all` uploads.
         transactional: Whether tasks write to changelogs in transactions.
-        keep: Number of snapshots to keep per task.
         now_ms: The wall clock.
     """
 
@@ -122,7 +122,6 @@ class Snapshots:
         *,
         interval_s: float,
         transactional: bool = False,
-        keep: int = 2,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._storage = storage
@@ -130,7 +129,6 @@ class Snapshots:
         self._cluster = cluster
         self._offsets = offsets
         self._transactional = transactional
-        self._keep = keep
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._open: dict[TaskId, _Open] = {}
@@ -312,7 +310,7 @@ class Snapshots:
         place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms, in_transactions))
         upload.begin("the files of older snapshots")
         self._uploaded[task] = positions
-        place.prune(of, self._keep, upload.begin)
+        place.prune(of, _KEPT_PER_TASK, upload.begin)
 
     # -- fetching --------------------------------------------------------------------------------------------
 

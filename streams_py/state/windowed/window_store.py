@@ -20,7 +20,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
 
-_LATEST = 2**63 - 1
 _SEQUENCE_MASK = 0x7FFFFFFF
 
 _suffix = WINDOW_LAYOUT.suffix

@@ -110,10 +110,10 @@ _ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_
 _HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
 
 
-def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = True, actions: int = 36) -> Schedule:
+def draw_schedule(seed: int, *, assignor: str | None = None, actions: int = 36) -> Schedule:
     """Draw the schedule of a seed, with about ``actions`` actions."""
     rng = random.Random(f"schedule {seed}")
-    shape = draw_shape(rng, assignor=assignor, versions=versions)
+    shape = draw_shape(rng, assignor=assignor)
     weights: dict[Fault, float] = {**_INSTANT, **_LASTING}
     if shape.assignor == "custom":
         weights |= dict.fromkeys(_ASSIGNOR, 4)

@@ -152,13 +152,12 @@ class GroupShape:
         return _TOPOLOGIES[self.topology]
 
 
-def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: bool = True) -> GroupShape:
+def draw_shape(rng: random.Random, *, assignor: str | None = None) -> GroupShape:
     """Draw a random group.
 
     Args:
         rng: Source of random numbers.
         assignor: Name of an assignor in :data:`ASSIGNORS`, or ``package.module:Class``. Default: random.
-        versions: Whether members may run other releases than the current one.
     """
     topology = rng.choice(sorted(_TOPOLOGIES))
     own = assignor if assignor is not None and ":" in assignor else ""
@@ -198,7 +197,7 @@ def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: boo
         restore_records_per_s=rng.choice((200, 2_000, 50_000)),
         drift_records_per_s=drift,
     )
-    return _with_versions(rng, shape) if versions and rng.random() < 0.4 else shape
+    return _with_versions(rng, shape) if rng.random() < 0.4 else shape
 
 
 def _draw_partitions(rng: random.Random, topology: str) -> dict[str, int]:

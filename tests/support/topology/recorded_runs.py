@@ -9,11 +9,12 @@ from typing import Any
 
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
-from streams_py.testing.in_process import InProcessTasks, WholeTopology
+from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
 from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import show
+from tests.support.topology.whole_topology import WholeTopology
 
 Rows = Iterable[list[Any]]
 

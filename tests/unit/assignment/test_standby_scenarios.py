@@ -19,6 +19,7 @@ from streams_py.assignment.rack.cost import Signatures
 from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 from streams_py.assignment.task_assignment_utils import default_standby_task_assignment
+from tests.support.assignment.clusters import place_active
 from tests.support.assignment.scenario_language import ClientRow, as_outcome, clients, outcome, process_id, rows, tasks
 
 ALL = {row[0]: row for row in rows("standby.txt")}
@@ -75,7 +76,7 @@ class Scenario:
         for client, row in enumerate(self.named):
             for task in self.actives[row.name]:
                 if task in number_of:
-                    cluster.place_active(number_of[task], client)
+                    place_active(cluster, number_of[task], client)
                 else:
                     cluster.count[client] += 1
         numbers = [number_of[task] for task in order]

@@ -16,6 +16,7 @@ from streams_py.leader.steps.decode import decode_group
 from streams_py.leader.steps.state import ClientHistory, EndOffsets, client_histories
 from streams_py.leader.steps.tasks import task_table
 from streams_py.ports import MemberSubscription
+from tests.support.assignment.clusters import place_active
 from tests.support.leader.kit import COUNT, FakeCluster, member, pid, settings, task
 
 TABLE = task_table(COUNT, FakeCluster({"in": 4}).metadata(["in"]), hash_sizing=HashSizing.JDK_19_AND_NEWER)
@@ -111,7 +112,7 @@ def test_previous_tasks_and_lags_say_nothing_about_what_is_placed() -> None:  # 
 
 def test_placed_tasks_are_counted_and_listed_by_role() -> None:  # CS-09, CS-10, CS-12
     cluster = Cluster([pid(1)], [1], [task("0_1"), task("0_2")])
-    cluster.place_active(0, 0)
+    place_active(cluster, 0, 0)
     assert (cluster.active_lists(), cluster.standby_lists(), cluster.load(0)) == ([[0]], [[]], 1.0)
     assert (cluster.holds(0, 0), cluster.holds(0, 1)) == (True, False)
     other = Cluster([pid(1)], [1], [task("0_1"), task("0_2")])

@@ -47,7 +47,6 @@ from streams_py.member.events import (
     ShutdownRequested,
     SubscriptionRequested,
 )
-from streams_py.member.phases import Phase
 from streams_py.member.versions import next_used_version, start_protocols, start_version
 
 PROCESS = ProcessId(uuid.UUID(int=1))
@@ -291,7 +290,7 @@ def test_member_goes_on_when_the_code_is_version_probing() -> None:
     member = stable()
     member.handle(error(2))
     assert member.handle(PartitionsAssigned()) == (CompleteRebalance(),)
-    assert member.phase is Phase.STABLE
+    assert not member.rebalance_in_progress
 
 
 def test_client_stops_when_the_code_is_shutdown() -> None:
@@ -457,7 +456,7 @@ def test_all_actives_are_closed_without_commit_and_standbys_stay_when_membership
     assert member.handle(PartitionsLost(tps("x-0 x-1 y-0 y-1"))) == (CloseLostTasks((TaskId(0, 0), TaskId(0, 1))),)
     assert member.tasks.active == {}
     assert member.tasks.standby == standby
-    assert member.phase is Phase.OUTSIDE
+    assert not member.rebalance_in_progress
 
 
 # -- handing over ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, NoteKind
 from streams_py.assignment.standby.default import assign_default_standbys
+from tests.support.assignment.clusters import place_active
 from tests.support.assignment.scenario_language import Outcome, outcome, process_id, tasks
 
 FAR, HUGE = 10_000, 10**9
@@ -62,7 +63,7 @@ def cluster_of(placed: Outcome) -> tuple[Cluster, list[str]]:
     cluster = Cluster([process_id(n) for n in range(1, len(placed) + 1)], [1] * len(placed), ids)
     for client, (active, standby) in enumerate(placed.values()):
         for task in active:
-            cluster.place_active(ids.index(TaskId.parse(task)), client)
+            place_active(cluster, ids.index(TaskId.parse(task)), client)
         for task in standby:
             cluster.place_standby(ids.index(TaskId.parse(task)), client)
     return cluster, list(placed)

@@ -15,6 +15,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, NoteKind, sentences
 from streams_py.assignment.standby.ideal_spread import spread_as_a_whole
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
+from tests.support.assignment.clusters import place_active
 from tests.support.assignment.scenario_language import process_id
 
 Tags = dict[str, str]
@@ -37,7 +38,7 @@ def placed(
         [process_id(n) for n in range(1, len(tags) + 1)], [1] * len(tags), [TaskId(0, n) for n in range(tasks)]
     )
     for task in range(tasks):
-        cluster.place_active(task, task % len(tags))
+        place_active(cluster, task, task % len(tags))
     keys = sorted({key for own in tags for key in own})
     notes = TagAwareStandbys(cluster, tags, keys, one_by_one=one_by_one).assign(range(tasks), replicas)
     return cluster, sentences(notes)

@@ -6,12 +6,13 @@ from typing import Any
 
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
-from streams_py.testing.in_process import InProcessTasks, WholeTopology
+from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock
 from streams_py.topology.declare.nodes import Punctuation
 from streams_py.topology.declare.processor import Processor
 from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
+from tests.support.topology.whole_topology import WholeTopology
 
 
 class Reads(Processor[Any, Any, Any, Any]):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.spark.kafka.options import ReaderOptions, reader_options
-from streams_py.spark.kafka.pushdown import Bounds, Span
-from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges
+from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds, Span
+from streams_py.spark.kafka.ranges import OffsetRange, clipped, partitions_of, split, whole_ranges
 
 
 @dataclass
@@ -54,6 +54,10 @@ def options(**changes: str) -> ReaderOptions:
     if "assign" not in given:
         given.setdefault("topics", "t")
     return reader_options(given, streaming=False)
+
+
+def plan_ranges(given: ReaderOptions, log: FakeLog, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:
+    return split(clipped(whole_ranges(given, log), bounds, log), given)
 
 
 def spans(log: FakeLog, **changes: str) -> list[tuple[int, int, int]]:

@@ -14,11 +14,12 @@ import pytest
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.driver import TopologyTestDriver
-from streams_py.testing.in_process import InProcessTasks, WholeTopology
+from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock
 from streams_py.topology.declare.windows import JoinWindows, SessionWindows, SlidingWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
+from tests.support.topology.whole_topology import WholeTopology
 
 FRESH = {"statestore.cache.max.bytes": 0}
 Given = tuple[str, "str | None", "str | None", int]

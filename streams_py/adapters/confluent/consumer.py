@@ -284,42 +284,50 @@ class ConfluentConsumer:
         now_s = time.monotonic()
         if now_s < self._next_check_s:
             return
-        gone: set[TopicPartition] = set()
+        gone: dict[TopicPartition, str] = {}  # each with the reason
         deleted: set[TopicPartition] = set()
         for partition in sorted(self._invalid, key=lambda partition: (partition < self._first_invalid, partition)):
             self._first_invalid = partition
             if time.monotonic() - now_s >= _CHECKS_MAX_S:
                 break
-            if self._is_gone(partition, deleted):
-                gone.add(partition)
-        self._next_check_s = time.monotonic() + _CHECK_INTERVAL_S if self._invalid - gone else 0.0
+            if (reason := self._why_gone(partition, deleted)) is not None:
+                gone[partition] = reason
+        self._next_check_s = time.monotonic() + _CHECK_INTERVAL_S if self._invalid - gone.keys() else 0.0
         if gone:
-            self._invalid -= gone
+            self._invalid -= gone.keys()
             for partition in gone:
                 self._checks.pop(partition, None)
-            raise OffsetOutOfRangeError(gone, deleted=deleted)
+            raise OffsetOutOfRangeError(gone, "; ".join(gone.values()), deleted=deleted)
 
-    def _is_gone(self, partition: TopicPartition, deleted: set[TopicPartition]) -> bool:
-        """Whether the log lacks the position. Adds the partition to ``deleted`` if the log begins after it."""
+    def _why_gone(self, partition: TopicPartition, deleted: set[TopicPartition]) -> str | None:
+        """Return why the log lacks the position; None if it has it, or if that is not known yet.
+
+        Adds the partition to ``deleted`` if the log starts after the position.
+        """
         position = self.position(partition)
-        if position is None:
-            return True  # librdkafka could not find the beginning or the end: the caller must choose a start again
+        if position is None:  # the caller must choose a start again
+            return f"{partition}: the start or the end of the log was not found"
         log = self._log_range(partition)
         if log is None:
-            return False
+            return None
         low, high = log
         if position < low:
             deleted.add(partition)
-            return True
+            return f"{partition}: the records at offset {position} were deleted; the log starts at {low}"
         checks = self._checks[partition] = self._checks.get(partition, 0) + 1
+        if position > high:
+            return (
+                f"{partition}: offset {position} was never written; the log ends at {high}"
+                if checks >= _CHECKS
+                else None
+            )
         if checks >= _CHECKS:
-            return True
-        if position <= high:
-            self._remove([partition])
-            self._add({partition: position})
-            self._checks[partition] = checks
-            _log.warning("%s: offset %d of %s was refused, but exists; retrying", self._client_id, position, partition)
-        return False
+            return f"{partition}: the broker refuses offset {position} although the log has {low} to {high}"
+        self._remove([partition])
+        self._add({partition: position})
+        self._checks[partition] = checks
+        _log.warning("%s: offset %d of %s was refused, but exists; retrying", self._client_id, position, partition)
+        return None
 
     def _check_silence(self) -> None:
         """Check the logs after a long silence. Replace the client if two checks in a row have the same finding.

@@ -193,6 +193,9 @@ def shared_settings(copies: int, in_sync: int) -> dict[str, object]:
         "auto.create.topics.enable": "false",
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
+        # Tests write records with old timestamps. With Kafka's default of 7 days, the next check (every 5 minutes)
+        # would delete them, perhaps while a test reads them.
+        "log.retention.ms": -1,
         "offsets.topic.replication.factor": copies,
         "offsets.topic.num.partitions": 5,
         "transaction.state.log.replication.factor": copies,

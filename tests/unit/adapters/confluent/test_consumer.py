@@ -144,19 +144,20 @@ def test_invalid_position_is_raised_with_its_partitions_and_read_on_after_seek(
     write(producer, topic, 1, b"x")
     consumer.assign({bad: 500, good: 0})
     records: list[RawRecord] = []
-    invalid: list[frozenset[TopicPartition]] = []
+    invalid: list[tuple[frozenset[TopicPartition], str]] = []
 
     def read() -> bool:
         try:
             records.extend(consumer.poll(100, 20))
         except OffsetOutOfRangeError as error:
-            invalid.append(error.partitions)
+            invalid.append((error.partitions, str(error)))
         return bool(invalid and records)
 
     until(read, "the error and the record of the other partition")
     for _ in range(20):
         read()
-    assert invalid == [{bad}]  # told once
+    reason = f"{bad}: offset 500 was never written; the log ends at 1"
+    assert invalid == [({bad}, reason)]  # told once
     assert values(records) == [b"x"]  # and the others are not held up
     consumer.seek(bad, BEGINNING)
     assert values(take(consumer, 1)) == [b"a"]

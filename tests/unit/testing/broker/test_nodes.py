@@ -10,7 +10,7 @@ from streams_py.testing.broker import container, jvm, jvm_node
 from streams_py.testing.broker.container import container_settings
 from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, consecutive_ports, free_ports
-from streams_py.testing.broker.jvm_node import JvmNode, Ports
+from streams_py.testing.broker.jvm_node import JvmNode, Ports, shared_settings
 
 
 def test_free_ports_are_all_different():
@@ -87,6 +87,10 @@ def test_container_talks_to_other_nodes_by_name_and_to_clients_on_loopback():
     assert settings["inter.broker.listener.name"] == "INTERNAL"
     assert settings["controller.quorum.voters"] == "1@kafka-1:29093,2@kafka-2:29093,3@kafka-3:29093"
     assert settings["default.replication.factor"] == 3
+
+
+def test_broker_keeps_records_with_old_timestamps():
+    assert shared_settings(1, 1)["log.retention.ms"] == -1
 
 
 def test_container_image_has_an_exact_version():

@@ -96,7 +96,7 @@ class GroupMember(GroupHandler):
         self._joined_with = ConfigSnapshot()
         self._joined: deque[_Joined] = deque()
         self._woken = threading.Condition()
-        self._wakes = 0
+        self._is_woken = False  # stays until a poll has returned because of it
         self._stopping = False
         self.held: Assignment | None = None
         """The last assignment, with all present jobs in ``connectors`` and ``tasks``."""
@@ -113,8 +113,6 @@ class GroupMember(GroupHandler):
         Raises ConfigError if this worker can never join the group.
         """
         deadline = time.monotonic() + timeout_s
-        with self._woken:
-            wakes = self._wakes
         while True:
             self._find_coordinator()
             noted = self._process_joins()
@@ -124,15 +122,16 @@ class GroupMember(GroupHandler):
             self._poll_heartbeat()
             left = deadline - time.monotonic()
             with self._woken:
-                if noted or left <= 0 or self._stopping or self._wakes != wakes:
+                if noted or left <= 0 or self._stopping or self._is_woken:
+                    self._is_woken = False
                     return
                 if not self._joined and not self.needs_rejoin():
                     self._woken.wait(min(left, _WAIT_MAX_S))
 
     def wakeup(self) -> None:
-        """Make :meth:`poll` return soon. Any thread."""
+        """Make :meth:`poll` return soon: the present poll, or else the next one. Any thread."""
         with self._woken:
-            self._wakes += 1
+            self._is_woken = True
             self._woken.notify_all()
 
     def request_rejoin(self) -> None:

@@ -206,7 +206,7 @@ class Herder(MemberListener):
         if self._act_on_changes():
             return
         due_s = min(self.requests.next_s, self._scheduled_s, time.monotonic() + _IDLE_S)
-        if not self._changes:
+        if not self._changes and not self._stopping.is_set():  # the first poll may have used up their wakeup
             self.member.poll(max(0.0, due_s - time.monotonic()))
         if self._scheduled_s < float("inf"):
             self._resolved = False

@@ -8,7 +8,7 @@ from streams_protocol.connect import Assignment, decode_assignment, decode_worke
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
 from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.assignment.modes import Mode
-from tests.support.connect.fake_group import FakeGroup, Worker
+from tests.support.connect.fake_group import FakeCoordinator, FakeGroup, Worker
 from tests.support.connect.trace import expected, jobs, shown
 
 AB = ConfigSnapshot(4, {"a": 2, "b": 2})
@@ -234,3 +234,15 @@ def test_a_static_move_never_runs_a_job_twice() -> None:
             assert len(union) == sum(counts)
     assert workers[2].running == jobs("a a-0")
     assert decode_assignment(group.answers[min(group.answers)]).version == 3
+
+
+def test_wakeup_before_a_poll_ends_that_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(FakeGroup(), ConfigSnapshot(1))
+    worker.turn()
+    heartbeats: list[str] = []
+    monkeypatch.setattr(FakeCoordinator, "poll_heartbeat", lambda self: heartbeats.append(self.id))
+    worker.member.wakeup()
+    worker.member.poll(0.02)
+    assert len(heartbeats) == 1, "the poll did not wait"
+    worker.member.poll(0.02)
+    assert len(heartbeats) > 2, "and the next one does"

@@ -222,3 +222,19 @@ def test_nothing_is_left_over_of_a_held_set_when_lists_come_into_force(bench: Be
     bench.until(moved, "the lister has both")
     assert not bench.herder.jobs.alive
     assert bench.states("a")[-1] is JobState.UNASSIGNED
+
+
+def test_stop_during_the_first_poll_of_a_turn_is_not_waited_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run()
+    bench.turn()
+    polls: list[float] = []
+    poll = bench.herder.member.poll
+
+    def stop_meanwhile(timeout_s: float) -> None:
+        polls.append(timeout_s)
+        bench.herder.stop()
+        poll(timeout_s)
+
+    monkeypatch.setattr(bench.herder.member, "poll", stop_meanwhile)
+    bench.turn()
+    assert polls == [0]

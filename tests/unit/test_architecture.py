@@ -307,7 +307,10 @@ def test_test_of_more_than_500_lines_has_a_reason() -> None:
 
 
 _LONG_FUNCTIONS = {
-    "the options and the help of a command": ("cli/spark/backtest.py:backtest",),
+    "the options and the help of a command": (
+        "cli/development/simulating.py:simulate",
+        "cli/spark/backtest.py:backtest",
+    ),
     "closures of the record path that share local names": (
         "state/caching/cached_timestamped.py:CachedTimestampedStore.updater",
         "topology/operators/sessions.py:SessionAggregate.bind",

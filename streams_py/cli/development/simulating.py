@@ -37,6 +37,14 @@ _CONFIG = Annotated[
     Path | None,
     typer.Option(help="The application's settings (.toml or .properties), passed to your assignor's configure()."),
 ]
+_EVICTIONS = Annotated[
+    bool,
+    typer.Option(
+        "--evictions",
+        help="Let clients also remove members of other processes: dead ones in time, late and several times, living "
+        "ones by mistake, and any by a liar.",
+    ),
+]
 _KEEP = Annotated[
     str | None, typer.Option(help="With --replay: run only these actions, numbered as in a finding, e.g. 3,8,11.")
 ]
@@ -51,6 +59,7 @@ def simulate(
         str | None, typer.Option(help="Plant a bug that the run must find. --mutant list shows all of them.")
     ] = None,
     config: _CONFIG = None,
+    evictions: _EVICTIONS = False,
     known_bugs: Annotated[
         bool, typer.Option("--known-bugs", help="Replay known bugs of Kafka Streams, listed by ticket.")
     ] = False,
@@ -76,6 +85,8 @@ def simulate(
 
       streams-py simulate -n 2000
 
+      streams-py simulate -n 2000 --evictions
+
       streams-py simulate -n 500 --assignor my_package.assignors:Mine
 
       streams-py simulate --replay 4711 --keep 0,5
@@ -94,12 +105,15 @@ def simulate(
     settings = {} if config is None else read_config_file(config)
     _check(assignor, mutant)
     if replay is not None:
-        return replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant, settings=settings)
+        return replay_schedule(
+            replay, keep=keep, assignor=assignor, mutant=mutant, settings=settings, evictions=evictions
+        )
     return run_schedules(
         range(seed, seed + schedules),
         assignor=assignor,
         mutant=mutant,
         settings=settings,
+        evictions=evictions,
         shorten=shorten,
         processes=processes,
     )
@@ -152,6 +166,7 @@ def run_schedules(
     assignor: str | None,
     mutant: str | None,
     settings: Mapping[str, object],
+    evictions: bool,
     shorten: bool,
     processes: int | None,
 ) -> int:
@@ -166,12 +181,20 @@ def run_schedules(
             bar.update(shown, completed=so_far.schedules, description=f"{so_far.rebalances:,} rebalances{found}")
 
         campaign = run_campaign(
-            seeds, assignor=assignor, mutant=mutant, settings=settings, processes=processes, progress=progress
+            seeds,
+            assignor=assignor,
+            mutant=mutant,
+            settings=settings,
+            evictions=evictions,
+            processes=processes,
+            progress=progress,
         )
     _report(console, campaign)
     if campaign.findings and shorten and not campaign.hung:
-        schedule = schedule_of(campaign.findings[0].seed, assignor=assignor, mutant=mutant, settings=settings)
-        _show_shortest(console, schedule, assignor=assignor)
+        schedule = schedule_of(
+            campaign.findings[0].seed, assignor=assignor, mutant=mutant, settings=settings, evictions=evictions
+        )
+        _show_shortest(console, schedule, assignor=assignor, evictions=evictions)
     return campaign.exit_code
 
 
@@ -212,7 +235,7 @@ def _report(console: Console, campaign: Campaign) -> None:
         console.print("[red]the assignor does not return[/red]; no schedule was run after that")
 
 
-def _show_shortest(console: Console, schedule: Schedule, *, assignor: str | None) -> None:
+def _show_shortest(console: Console, schedule: Schedule, *, assignor: str | None, evictions: bool) -> None:
     with console.status("searching for the shortest history"):
         try:
             shortest, _ = shrink(schedule, runs_max=120)
@@ -224,6 +247,7 @@ def _show_shortest(console: Console, schedule: Schedule, *, assignor: str | None
     kept = ",".join(map(str, shortest.kept if shortest.kept is not None else range(len(shortest.actions))))
     options = f" --assignor {assignor}" if assignor else ""
     options += f' --mutant "{schedule.mutant}"' if schedule.mutant else ""
+    options += " --evictions" if evictions else ""
     options += " and the same --config" if schedule.shape.settings else ""
     console.print(f"again: streams-py simulate --replay {schedule.seed} --keep {kept or 'none'}{options}", markup=False)
 
@@ -244,11 +268,17 @@ def _tell(console: Console, result: RunResult) -> None:
 
 
 def replay_schedule(
-    seed: int, *, keep: str | None, assignor: str | None, mutant: str | None, settings: Mapping[str, object]
+    seed: int,
+    *,
+    keep: str | None,
+    assignor: str | None,
+    mutant: str | None,
+    settings: Mapping[str, object],
+    evictions: bool,
 ) -> int:
     """Run one schedule and print its history. Returns the exit status."""
     console = Console(highlight=False, soft_wrap=True)
-    schedule = schedule_of(seed, assignor=assignor, mutant=mutant, settings=settings)
+    schedule = schedule_of(seed, assignor=assignor, mutant=mutant, settings=settings, evictions=evictions)
     if keep is not None:
         numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
         if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):

@@ -93,10 +93,24 @@ class Campaign:
 
 
 def schedule_of(
-    seed: int, *, assignor: str | None = None, mutant: str | None = None, settings: Mapping[str, object] | None = None
+    seed: int,
+    *,
+    assignor: str | None = None,
+    mutant: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    evictions: bool = False,
 ) -> Schedule:
-    """Draw the schedule of a seed. ``mutant``: a planted bug. ``settings``: configuration of the assignor."""
-    schedule = draw_schedule(seed, assignor="custom" if mutant == "half an assignment" else assignor)
+    """Draw the schedule of a seed.
+
+    Args:
+        seed: The seed.
+        assignor: The assignor of the group. Default: random.
+        mutant: A planted bug.
+        settings: Configuration of the assignor.
+        evictions: Whether members are also removed by other clients.
+    """
+    assignor = "custom" if mutant == "half an assignment" else assignor
+    schedule = draw_schedule(seed, assignor=assignor, evictions=evictions)
     if settings:
         schedule = replace(schedule, shape=replace(schedule.shape, settings=dict(settings)))
     return replace(schedule, mutant=mutant) if mutant else schedule
@@ -170,18 +184,19 @@ def run_campaign(
     assignor: str | None = None,
     mutant: str | None = None,
     settings: Mapping[str, object] | None = None,
+    evictions: bool = False,
     processes: int | None = None,
     progress: Callable[[Campaign], None] = lambda so_far: None,
     findings_max: int = 20,
 ) -> Campaign:
     """Run the schedules of these seeds, and stop early at ``findings_max`` findings.
 
-    ``progress`` is called with the total after each job.
+    ``progress`` is called with the total after each job. The other options are those of :func:`schedule_of`.
     """
     started = time.perf_counter()
     total = Campaign()
     fingerprints: dict[int, str] = {}
-    draw = partial(schedule_of, assignor=assignor, mutant=mutant, settings=settings)
+    draw = partial(schedule_of, assignor=assignor, mutant=mutant, settings=settings, evictions=evictions)
     workers = processes if processes is not None else os.cpu_count() or 1
 
     def add(piece: _Piece) -> None:

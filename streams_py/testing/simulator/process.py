@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_protocol.types import ProcessId
+from streams_py.testing.simulator.evictions import MembersOnRecord
 from streams_py.testing.simulator.models.restore import SimulatedRestore
 from streams_py.testing.simulator.models.state import LocalState
 from streams_py.testing.simulator.thread import SimulatedThread
@@ -46,6 +47,7 @@ class SimulatedProcess:
             SimulatedRestore(world.cluster, world.ongoing_faults, rng, world.mutant),
             world.restored,
         )
+        self.on_record = MembersOnRecord(number)
         self._born = 0
 
     def _random_id(self) -> ProcessId:
@@ -87,6 +89,7 @@ class SimulatedProcess:
         self.alive = True
         self.coming_back = False
         self.future_process_id = self._random_id()
+        self.world.evictions.started(self)
         for index in range(self.thread_count):
             self._start_thread(index)
 
@@ -112,10 +115,13 @@ class SimulatedProcess:
         for thread in self.threads:
             thread.end(clean=clean, leave=leave, torn=torn)
         self.threads.clear()
+        if not clean:
+            self.world.evictions.killed(self)
 
     def wipe(self) -> None:
         """Lose the disk, and with it the process id."""
         self.state.wipe()
+        self.on_record.lose()
         self.process_id = self._random_id()
 
     def stop(self) -> None:

@@ -107,11 +107,31 @@ _LASTING: Final = {
 _STATE: Final = (Fault.OFFSETS_MADE_UP, Fault.RESTORE_UNANSWERED, Fault.RESTORE_MADE_UP, Fault.CHECKPOINT_TORN)
 """Faults of restores and of their requests. Drawn separately; each kind is in half of the schedules."""
 _ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_NONSENSE)
-_HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
+_EVICTIONS: Final = (Fault.EVICTED_LATE, Fault.EVICTED_TWICE, Fault.EVICTED_ALIVE, Fault.EVICTED_BY_LIAR)
+"""Removals of members by other clients. Drawn separately, and only if they are requested."""
+_HOOKABLE: Final = frozenset(
+    {
+        Fault.KILL,
+        Fault.KILL_THREAD,
+        Fault.FREEZE,
+        Fault.RESTART,
+        Fault.LOSE_GENERATION,
+        Fault.EVICTED_LATE,
+        Fault.EVICTED_TWICE,
+        Fault.EVICTED_ALIVE,
+    }
+)
 
 
-def draw_schedule(seed: int, *, assignor: str | None = None, actions: int = 36) -> Schedule:
-    """Draw the schedule of a seed, with about ``actions`` actions."""
+def draw_schedule(seed: int, *, assignor: str | None = None, actions: int = 36, evictions: bool = False) -> Schedule:
+    """Draw the schedule of a seed, with about ``actions`` actions.
+
+    Args:
+        seed: Seed of all random choices.
+        assignor: Name of an assignor in :data:`ASSIGNORS`, or ``package.module:Class``. Default: random.
+        actions: Average number of actions.
+        evictions: Whether members are also removed by other clients. The other actions are the same without.
+    """
     rng = random.Random(f"schedule {seed}")
     shape = draw_shape(rng, assignor=assignor)
     weights: dict[Fault, float] = {**_INSTANT, **_LASTING}
@@ -128,13 +148,28 @@ def draw_schedule(seed: int, *, assignor: str | None = None, actions: int = 36) 
     for _ in range(rng.randint(max(1, actions // 2), actions * 3 // 2)):
         at_ms += int(rng.expovariate(1 / pace_ms))
         drawn.append(_draw_action(rng, at_ms, rng.choices(on, weights=scaled)[0]))
-    return Schedule(seed, shape, tuple(drawn + _draw_state_faults(seed, at_ms)))
+    drawn += _draw_state_faults(seed, at_ms)
+    if evictions:
+        drawn += _draw_evictions(seed, at_ms)
+    return Schedule(seed, shape, tuple(drawn))
 
 
 def _draw_state_faults(seed: int, last_ms: int) -> list[Action]:
     rng = random.Random(f"state {seed}")
     faults = [fault for fault in _STATE if rng.random() < 0.5]
     return [_draw_action(rng, rng.randrange(last_ms), fault) for fault in faults for _ in range(rng.randint(1, 3))]
+
+
+def _draw_evictions(seed: int, last_ms: int) -> list[Action]:
+    """Draw removals of members. In most of the time, processes also remove the members of dead processes."""
+    rng = random.Random(f"evictions of schedule {seed}")
+    drawn = [
+        Action(at_ms, Fault.EVICTIONS, 0, rng.randint(1, 100_000), rng.choice((20_000, 60_000)))
+        for at_ms in range(0, last_ms, 60_000)
+    ]
+    faults = [fault for fault in _EVICTIONS if rng.random() < 0.6]
+    drawn += [_draw_action(rng, rng.randrange(last_ms), fault) for fault in faults for _ in range(rng.randint(1, 4))]
+    return drawn
 
 
 def _draw_action(rng: random.Random, at_ms: int, fault: Fault) -> Action:

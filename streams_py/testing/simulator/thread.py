@@ -19,6 +19,7 @@ from streams_py.member.effects import Effect
 from streams_py.member.events import Event, LoopTurned
 from streams_py.member.group_model.member import ModelMember
 from streams_py.member.group_model.ownership import Partitions
+from streams_py.state.directory.member_record import RecordedMember
 from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.leader_executor import SimulatedLeaderExecutor
 from streams_py.testing.simulator.models.consumer import SimulatedConsumer
@@ -64,11 +65,12 @@ class SimulatedThread(ModelMember):
         self._wake_at: int | None = None
         self._commits_planned = False
         self.leader_executor = SimulatedLeaderExecutor(self)
+        self._instance_id = f"{process.name}-{index}" if shape.static_members else None
         self.consumer = SimulatedConsumer(
             self.world,
             self,
             client_id=name,
-            instance_id=f"{process.name}-{index}" if shape.static_members else None,
+            instance_id=self._instance_id,
             cooperative=self.release.cooperative,
             rack=process.rack,
             topics=shape.metadata.source_topics,
@@ -169,6 +171,10 @@ class SimulatedThread(ModelMember):
         self.world.coordinator.silent(self.consumer, since_ms=since_ms)
 
     # -- ThreadSide: methods for the consumer -----------------------------------------------------------------------
+
+    def joining(self, member_id: str, generation: int) -> None:
+        """Put the member on record."""
+        self.process.on_record.joining(RecordedMember(self.index, member_id, generation, self._instance_id))
 
     def user_data(self) -> bytes:
         """Return the subscription, with the offset sums of this thread."""

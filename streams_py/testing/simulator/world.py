@@ -18,6 +18,7 @@ from streams_py.ports import MemberAssignment
 from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
 from streams_py.testing.simulator.assignors import SimulatedAssignor
+from streams_py.testing.simulator.evictions import Evictions
 from streams_py.testing.simulator.faults.actions import execute
 from streams_py.testing.simulator.faults.faults import Fault, OngoingFaults
 from streams_py.testing.simulator.faults.hostile import HostileMember
@@ -48,6 +49,7 @@ class World:
         self.rng = random.Random(f"world {schedule.seed}")
         self.timeline = Timeline()
         self.ongoing_faults = OngoingFaults(self.rng)
+        self.evictions = Evictions(self)
         self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.ongoing_faults)
         self.coordinator = GroupCoordinator(self.timeline)
         self.coordinator.check_generations = self.mutant != ACCEPT_EVERY_COMMIT

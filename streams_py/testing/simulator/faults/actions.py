@@ -120,6 +120,12 @@ def _hostile(world: World, action: Action) -> bool:
     return True
 
 
+def _evicted_by_liar(world: World, action: Action) -> bool:
+    world.note("a liar removes members")
+    world.evictions.lies(1 + action.amount % 5, action.lasts_ms)
+    return True
+
+
 def _assignor(world: World, action: Action) -> bool:
     if world.shape.assignor != "custom":
         return False
@@ -177,6 +183,18 @@ def _wipe(world: World, action: Action, process: SimulatedProcess) -> None:
     process.end(clean=False)
     process.wipe()
     process.start_after(action.amount % 15_000)
+
+
+def _evicted_late(world: World, action: Action, process: SimulatedProcess) -> None:
+    world.evictions.late(process, action.amount)
+
+
+def _evicted_twice(world: World, action: Action, process: SimulatedProcess) -> None:
+    world.evictions.several_times(process, action.amount)
+
+
+def _evicted_alive(world: World, action: Action, process: SimulatedProcess) -> None:
+    world.evictions.alive(process)
 
 
 def _tear(world: World, action: Action, process: SimulatedProcess) -> None:
@@ -237,6 +255,7 @@ _LASTING: Final = frozenset(
         Fault.SOURCE_MISSING,
         Fault.SLOW_NETWORK,
         Fault.REPLIES_LOST,
+        Fault.EVICTIONS,
     }
 )
 _WORLD: Final[dict[Fault, Callable[[World, Action], bool]]] = {
@@ -250,6 +269,7 @@ _WORLD: Final[dict[Fault, Callable[[World, Action], bool]]] = {
     Fault.ASSIGNOR_HANGS: _assignor,
     Fault.ASSIGNOR_NONSENSE: _assignor,
     Fault.UPGRADE: _upgrade,
+    Fault.EVICTED_BY_LIAR: _evicted_by_liar,
 }
 _ON_PROCESS: Final[dict[Fault, Callable[[World, Action, SimulatedProcess], None]]] = {
     Fault.LEAVE: _leave,
@@ -260,6 +280,9 @@ _ON_PROCESS: Final[dict[Fault, Callable[[World, Action, SimulatedProcess], None]
     Fault.FREEZE: _freeze,
     Fault.ADD_THREAD: _add_thread,
     Fault.CLOCK_JUMP: _clock_jump,
+    Fault.EVICTED_LATE: _evicted_late,
+    Fault.EVICTED_TWICE: _evicted_twice,
+    Fault.EVICTED_ALIVE: _evicted_alive,
 }
 _ON_THREAD: Final[dict[Fault, Callable[[World, Action, SimulatedThread], None]]] = {
     Fault.KILL_THREAD: _kill_thread,

@@ -49,6 +49,11 @@ class Fault(Enum):
     ASSIGNOR_RAISES = "assignor raises"
     ASSIGNOR_HANGS = "assignor hangs"
     ASSIGNOR_NONSENSE = "assignor returns nonsense"
+    EVICTIONS = "dead members removed"
+    EVICTED_LATE = "killed, members removed late"
+    EVICTED_TWICE = "killed, members removed several times"
+    EVICTED_ALIVE = "members of a living process removed"
+    EVICTED_BY_LIAR = "members removed by a liar"
 
 
 class OngoingFaults:

@@ -56,6 +56,8 @@ class ThreadSide(OwnershipListener, Protocol):
         failed: Callable[[Exception], None],
     ) -> None: ...
     def fail(self, error: Exception) -> None: ...
+    def joining(self, member_id: str, generation: int) -> None:
+        """Put the member on record. Called before each JoinGroup request with a member id."""
 
 
 class _Phase(Enum):
@@ -170,6 +172,8 @@ class SimulatedConsumer:
         metadata = encode_subscription(
             Subscription(tuple(self._topics), self._thread.user_data(), tuple(self.owned), self.generation, self._rack)
         )
+        if self.member_id:
+            self._thread.joining(self.member_id, self.generation)
         number = self._next_request()
         reply = self._replies(number, self._on_join)
         self._network.send(

@@ -17,7 +17,7 @@ planned only for a client that has stopped (:meth:`GroupCoordinator.silent`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -194,6 +194,22 @@ class GroupCoordinator:
         self._pending.discard(member_id)
         self._remove(member_id)
 
+    def evict(self, member_ids: Iterable[str]) -> int:
+        """Handle a LeaveGroup that another client sends for these members. Return the number of removed members.
+
+        A removed client that runs learns of it with its next heartbeat.
+        """
+        removed = 0
+        for member_id in member_ids:
+            if member_id in self._pending:
+                self._pending.discard(member_id)
+                self._maybe_complete_join()
+            elif (member := self.members.get(member_id)) is not None:
+                removed += 1
+                self._remove(member_id)
+                member.client.told_to_rejoin()
+        return removed
+
     def commit(self, member_id: str, generation: int, partitions: frozenset[TopicPartition]) -> Reply:
         """Handle OffsetCommit of these partitions by a member."""
         if not self.check_generations:
@@ -211,6 +227,11 @@ class GroupCoordinator:
         for member in self.members.values():
             if member.client is client:
                 self._timeline.after(member.session_timeout_ms - since_ms, self._expire, member.id)
+
+    @property
+    def known_ids(self) -> frozenset[str]:
+        """Ids of all members, and of clients that have an id but have not joined yet."""
+        return frozenset(self._pending | self.members.keys())
 
     def is_current(self, member_id: str) -> bool:
         """Return whether it is a member that sent a JoinGroup for the current generation."""

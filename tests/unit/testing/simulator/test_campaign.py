@@ -181,7 +181,7 @@ def test_users_assignor_is_configured_with_the_applications_settings(monkeypatch
 
 
 def test_drawn_schedules_contain_every_kind_of_misfortune() -> None:
-    planned = Counter(action.fault for seed in range(300) for action in schedule_of(seed).actions)
+    planned = Counter(action.fault for seed in range(300) for action in schedule_of(seed, evictions=True).actions)
     assert planned.keys() == set(Fault)
     versions = {p.newest for seed in range(300) for p in schedule_of(seed).shape.processes}
     assert versions == set(range(1, 13))
@@ -225,6 +225,14 @@ def test_sticky_assignor_that_oscillates_is_recognised_and_no_violation() -> Non
     result = run_schedule(schedule_of(101_039, assignor="legacy_sticky"))
     assert result.oscillates
     assert not result.violations
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("assignor", [None, *ASSIGNORS])
+@pytest.mark.timeout(1800)
+def test_group_keeps_its_promises_when_members_are_removed_in_hundreds_of_schedules(assignor: str | None) -> None:
+    campaign = run_campaign(range(2_000, 2_400), assignor=assignor, evictions=True, processes=2)
+    assert not campaign.findings, explain(campaign)
 
 
 @pytest.mark.weekly

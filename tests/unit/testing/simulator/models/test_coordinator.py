@@ -164,3 +164,36 @@ def test_coordinator_that_moves_falls_back_to_the_generation_that_was_written() 
     assert (coordinator.generation, coordinator.state) == (1, GroupState.STABLE)
     assert coordinator.heartbeat(follower.member_id, 2) is Reply.ILLEGAL_GENERATION
     assert coordinator.heartbeat(follower.member_id, 1) is Reply.NONE
+
+
+def test_member_that_another_client_removes_learns_of_it_with_its_next_heartbeat() -> None:
+    _, coordinator, (leader, follower) = settled(None, None)
+    assert coordinator.evict([follower.member_id, "", "no-such-member", follower.member_id]) == 1
+    assert coordinator.state is GroupState.PREPARING
+    assert (leader.notified, follower.notified) == (1, 1)
+    assert coordinator.heartbeat(follower.member_id, 1) is Reply.UNKNOWN_MEMBER_ID
+    follower.join()
+    assert follower.joins[-1].error is Reply.UNKNOWN_MEMBER_ID
+
+
+def test_static_member_that_another_client_removes_joins_as_a_new_member() -> None:
+    _, coordinator, (_, static) = settled(None, "i-1")
+    assert coordinator.evict([static.member_id]) == 1
+    assert coordinator.heartbeat(static.member_id, 1) is Reply.UNKNOWN_MEMBER_ID
+    before, static.member_id = static.member_id, ""
+    static.join()
+    assert coordinator.known_ids - {before} == coordinator.known_ids
+
+
+def test_rebalance_does_not_wait_for_a_client_that_was_removed_before_it_joined() -> None:
+    _, coordinator, (leader, follower) = settled(None, None)
+    coordinator.join(
+        leader, "late", "", None, b"m", session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS,
+        reply=leader.joins.append,
+    )  # fmt: skip
+    pending = leader.joins.pop().member_id
+    leader.join(b"changed")
+    follower.join(b"changed")
+    assert coordinator.state is GroupState.PREPARING
+    assert coordinator.evict([pending]) == 0
+    assert coordinator.state is GroupState.COMPLETING

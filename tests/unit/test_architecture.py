@@ -454,3 +454,18 @@ def test_what_tests_share_is_in_tests_support() -> None:
         if re.match(r"tests\..*\b(test_\w+|conftest)$", module) and (_ROOT / f"{module.replace('.', '/')}.py").is_file()
     ]
     assert found == []
+
+
+_NO_ROOM_IN_THE_PACKAGE = {
+    "conformance": "the command of tests/conformance",
+    "fuzz": "the fuzzer of tests/support/fuzz",
+    "suite": "run.py, and the plug-ins and checks of tests",
+}
+"""Folders of tests/unit that do not exist in the package, each with what its files test."""
+
+
+def test_unit_test_is_in_the_folder_of_the_package_that_it_tests() -> None:
+    """The folder of a test says which part of the package it tests."""
+    unit = _ROOT / "tests/unit"
+    folders = {path.parent.relative_to(unit).as_posix() for path in unit.rglob("test_*.py")}
+    assert {folder for folder in folders if not (_PACKAGE / folder).is_dir()} == _NO_ROOM_IN_THE_PACKAGE.keys()

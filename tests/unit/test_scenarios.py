@@ -43,10 +43,10 @@ def test_readme_lists_the_tables() -> None:
 @pytest.mark.parametrize(
     ("path", "said", "rows"),
     [
-        ("tests/unit/leader/test_assign.py", "test_l5_l6_task_is_withheld ", {"L5", "L6"}),
-        ("tests/unit/leader/test_assign.py", "test_all  # L12, and L1", {"L12", "L1"}),
-        ("tests/unit/leader/test_assign.py", "test_x[L16-later]", {"L16"}),
-        ("tests/unit/leader/test_assign.py", "test_x[L99] # L160 XL1", set()),
+        ("tests/unit/leader/test_leader.py", "test_l5_l6_task_is_withheld ", {"L5", "L6"}),
+        ("tests/unit/leader/test_leader.py", "test_all  # L12, and L1", {"L12", "L1"}),
+        ("tests/unit/leader/test_leader.py", "test_x[L16-later]", {"L16"}),
+        ("tests/unit/leader/test_leader.py", "test_x[L99] # L160 XL1", set()),
         ("tests/unit/events/test_assign.py", "test_x[L16]", set()),
     ],
 )

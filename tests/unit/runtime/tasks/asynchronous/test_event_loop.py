@@ -209,7 +209,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named(
 
     kit.clock.monotonic_ms = lambda: time.monotonic_ns() // 1_000_000  # type: ignore[method-assign]
     until(told, "a warning")
-    assert "test_async_places.py" in caplog.text
+    assert "test_event_loop.py" in caplog.text
     goes_on.set()
     until_sent(kit, "1")
 

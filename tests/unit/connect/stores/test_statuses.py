@@ -1,18 +1,15 @@
-"""The offset and the status topic (specification 5.5)."""
+"""The status topic (specification 5.5)."""
 
 from __future__ import annotations
 
 import json
-import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_protocol.connect import TaskId
-from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
-from streams_py.errors import BrokerUnavailableError, SerializationError
+from streams_py.errors import BrokerUnavailableError
 from tests.support.connect.memory_log import MemoryLog
 from tests.support.waiting import until
 
@@ -33,21 +30,6 @@ def _statuses(*records: tuple[bytes, bytes | None]) -> tuple[MemoryLog, StatusSt
 
 def _status(state: JobState, worker: str = "w1", generation: int = 1) -> JobStatus:
     return JobStatus(state, worker, generation)
-
-
-def test_source_offsets_are_found_however_their_keys_were_written() -> None:
-    log = MemoryLog([(b'[ "a", {"z": 1, "b": "x"} ]', b'{"at": 5}'), (b"no json", b"{}")])
-    store = OffsetStore(log, 1)  # type: ignore[arg-type]  # a log without a topic
-    store.start()
-    reader = store.reader("a")
-    assert reader.offset({"b": "x", "z": 1}) == {"at": 5}
-    assert store.reader("b").offset({"b": "x", "z": 1}) is None
-    store.write({offset_key("a", {"z": 1, "b": "x"}): {"at": 6}}, 1.0)
-    assert log.records[-1] == (b'["a",{"b":"x","z":1}]', b'{"at":6}')
-    assert reader.offsets([{"z": 1, "b": "x"}, {}]) == [{"at": 6}, None]
-    assert store.of("a") == [({"b": "x", "z": 1}, {"at": 6})]
-    log.append(b'["a",{"b":"x","z":1}]', None)
-    assert reader.offset({"z": 1, "b": "x"}) is None
 
 
 def test_statuses_have_the_bytes_of_kafka_connect() -> None:
@@ -98,25 +80,12 @@ def test_records_that_cannot_be_used_are_skipped() -> None:
 
 
 @given(st.binary(), st.none() | st.binary() | JSON_BYTES)
-def test_no_record_of_the_offset_and_status_topics_ends_their_reader(key: bytes, value: bytes | None) -> None:
-    for start in (b"", b"status-task-", b"status-connector-", b'["a",{}]'):
+def test_no_record_of_the_status_topic_ends_its_reader(key: bytes, value: bytes | None) -> None:
+    for start in (b"", b"status-task-", b"status-connector-"):
         log = MemoryLog([(start + key, value), (b"status-task-a-" + key, value), (start, value)])
-        OffsetStore(log, 1).start()  # type: ignore[arg-type]  # a log without a topic
-        StatusStore(log, 1).start()  # type: ignore[arg-type]
+        StatusStore(log, 1).start()  # type: ignore[arg-type]  # a log without a topic
 
 
 def test_a_status_of_a_task_whose_number_has_thousands_of_digits_is_ignored() -> None:
     _, store = _statuses((b"status-task-a-" + b"1" * 5000, b'{"state":"RUNNING","worker_id":"w","generation":1}'))
     assert store.jobs() == set()
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-def test_offsets_that_could_not_be_read_again_are_not_written(number: float) -> None:
-    log = MemoryLog([])
-    store = OffsetStore(log, 1)  # type: ignore[arg-type]  # a log without a topic
-    store.start()
-    with pytest.raises(SerializationError, match="of a cannot be written"):
-        offset_key("a", {"at": number})
-    with pytest.raises(SerializationError, match="NaN or Infinity"):
-        store.write({offset_key("a", {}): {"at": number}}, 1.0)
-    assert log.records == []

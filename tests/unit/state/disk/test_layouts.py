@@ -181,7 +181,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_layout_changes import STEPS, declared, run
+from test_layouts import STEPS, declared, run
 from streams_py.state.disk import layouts
 
 place, name, done = STEPS[int(sys.argv[3])]

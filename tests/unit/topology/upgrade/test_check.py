@@ -16,7 +16,7 @@ from streams_py.topology.upgrade import Level, UpgradeReport, check_running
 from tests.conformance.programs import program_of
 from tests.conformance.upgrades import Pair, pairs
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "describe.jsonl"
+VECTORS = Path(__file__).parents[3] / "vectors" / "topology" / "describe.jsonl"
 
 
 @pytest.fixture(scope="module")

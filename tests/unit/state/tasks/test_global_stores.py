@@ -72,9 +72,9 @@ def test_position_that_moved_without_records_is_noted_after_what_was_restored_in
 
 FILLER = f"""
 import random, sys
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+sys.path.insert(0, {str(Path(__file__).parents[4])!r})
 from streams_py.state.disk import bulk_load, options
-from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
+from tests.unit.state.tasks.test_global_stores import PARTITIONS, opened, restore
 
 bulk_load._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10

@@ -29,9 +29,9 @@ PROVIDER = {
         {"connector.class": "${env:TOPIC_SECRET}"},
         {"connector.class": "streams_py.connect.connectors.file_source:${env:TOPIC_SECRET}"},
         {"connector.class": COUNTING, "topic": "t", "key.converter": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_refusals:Quoting", "table": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_refusals:Quoting", "port": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_refusals:Quoting", "declared": "resolved-secret"},
+        {"connector.class": "tests.unit.connect.worker.test_refusals:Quoting", "table": "${env:TOPIC_SECRET}"},
+        {"connector.class": "tests.unit.connect.worker.test_refusals:Quoting", "port": "${env:TOPIC_SECRET}"},
+        {"connector.class": "tests.unit.connect.worker.test_refusals:Quoting", "declared": "resolved-secret"},
     ],
 )
 def test_refusal_of_a_configuration_does_not_show_the_value_of_a_placeholder(

@@ -1,11 +1,10 @@
-"""Error texts, and serdes by name."""
+"""Texts of serialization errors, and the reasons that they give."""
 
 from __future__ import annotations
 
 import enum
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,26 +13,10 @@ import pytest
 from pydantic import AfterValidator
 
 from streams_py import serdes
-from streams_py.errors import ConfigError, SerializationError
-from streams_py.serdes import INT64, STRING, UUID, Serde, cannot_decode, cannot_encode, resolve_serde, serde
+from streams_py.errors import SerializationError
+from streams_py.serdes import INT64, STRING, UUID, cannot_decode, cannot_encode, serde
 from streams_py.serdes.reasons import is_without_values, reason_of
 from streams_py.serdes.round_trips import UnfitError
-
-
-class UserSerde(Serde[str]):
-    def serializer(self, topic: str, *, is_key: bool) -> Callable[[str], bytes]:
-        return str.encode
-
-    def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], str]:
-        return bytes.decode
-
-
-class NeedsArgument(UserSerde):
-    def __init__(self, registry: str) -> None:
-        self.registry = registry
-
-
-MY_SERDE = serde(serialize=str.encode, deserialize=bytes.decode, name="mine")
 
 
 def test_encode_error_names_serde_type_and_topic_but_not_the_value() -> None:
@@ -114,57 +97,10 @@ def test_texts_of_libraries_that_quote_values_are_not_repeated(read: Any, data: 
 def test_reason_of_a_foreign_error_has_its_type_and_line() -> None:
     with pytest.raises(ValueError) as caught:
         as_number(CARD)
-    assert re.fullmatch(r"ValueError \(test_failures_and_names\.py, line \d+\)", reason_of(caught.value))
+    assert re.fullmatch(r"ValueError \(test_failures\.py, line \d+\)", reason_of(caught.value))
     assert not is_without_values(caught.value)
     assert is_without_values(UnfitError("too short"))
 
 
 def test_decode_error_has_a_text_when_the_cause_has_none() -> None:
     assert "ValueError" in str(cannot_decode(ValueError(), STRING, b"", topic="t", is_key=True))
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("string", STRING),
-        ("int64", INT64),
-        ("org.apache.kafka.common.serialization.Serdes$LongSerde", INT64),
-        (STRING, STRING),
-        (f"{__name__}:MY_SERDE", MY_SERDE),
-    ],
-)
-def test_resolve_serde_finds_it_by_any_way_of_naming(given: object, expected: Serde[Any], monkeypatch: Any) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _this_module())
-    assert resolve_serde(given, setting="default.key.serde") is expected
-
-
-def _this_module() -> Any:
-    import types
-
-    module = types.ModuleType(__name__)
-    module.__dict__.update(globals())
-    return module
-
-
-def test_resolve_serde_makes_an_object_of_a_class() -> None:
-    assert isinstance(resolve_serde(UserSerde, setting="default.key.serde"), UserSerde)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("strin", "did you mean 'string'"),
-        ("no.such.module:SERDE", "cannot import"),
-        ("streams_py.serdes:NO_SUCH", "cannot import"),
-        ("streams_py.serdes:serde", "not a serde"),
-        (42, "not a serde"),
-        (NeedsArgument, "cannot create"),
-    ],
-)
-def test_resolve_serde_names_the_setting_when_it_finds_none(given: object, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as raised:
-        resolve_serde(given, setting="default.key.serde")
-    assert "default.key.serde" in str(raised.value)
-    assert raised.value.key == "default.key.serde"

@@ -156,8 +156,8 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
         "`ProcessorMetrics`",
         {
             "addSensor": "`ProcessorMetrics.add_rate_total_sensor`",
-            "metrics": "`ProcessorMetrics.figures`, `KafkaStreams.metrics`",
-            "removeSensor": "not here: figures end with their task",
+            "metrics": "`ProcessorMetrics.metrics`, `KafkaStreams.metrics`",
+            "removeSensor": "not here: metrics end with their task",
         },
     ),
     "TaskMetadata": (

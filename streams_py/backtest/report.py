@@ -10,7 +10,7 @@ from streams_py.backtest.candidates import RECORDED
 from streams_py.backtest.kernel import EVENTS
 from streams_py.backtest.loop.way import HORIZON_MS
 from streams_py.backtest.summary import CHANCE, Comparison, Distribution, Finding, Key, Summary
-from streams_py.backtest.terminal import TITLES, figure_text, reproduced_text, scenario_title, shown_candidates
+from streams_py.backtest.terminal import TITLES, reproduced_text, scenario_title, score_text, shown_candidates
 from streams_py.backtest.verdict import ORDER, Verdict, scenarios_of
 from streams_py.telemetry.report.style import STYLE
 
@@ -129,7 +129,7 @@ def _ranking(verdict: Verdict) -> str:
 def _findings(summary: Summary) -> str:
     findings: Sequence[Finding] = summary.findings
     if not findings:
-        rested = ", and came to rest" if any("rounds" in of for of in summary.figures.values()) else ""
+        rested = ", and came to rest" if any("rounds" in of for of in summary.distributions.values()) else ""
         return f"<p>None: every candidate gave a valid answer everywhere{rested}.</p>"
     rows = []
     for finding in findings[:_FINDINGS_MAX]:
@@ -175,16 +175,18 @@ def _bars(means: Sequence[tuple[str, float]], metric: str, verdict: Verdict) -> 
         rows.append(
             f'<div class="{kind}"><span title="{escape(name, quote=True)}">{escape(name)}</span>'
             f'<div><i style="width:{100 * mean / top:.1f}%"></i></div>'
-            f"<em>{escape(figure_text(metric, mean))}</em></div>"
+            f"<em>{escape(score_text(metric, mean))}</em></div>"
         )
     return "".join(rows)
 
 
 def _mean(summary: Summary, name: str, metric: str) -> float | None:
     scenarios = scenarios_of(summary)
-    if name == RECORDED and not all(summary.figures.get(Key(scenario, name)) for scenario in scenarios):
+    if name == RECORDED and not all(summary.distributions.get(Key(scenario, name)) for scenario in scenarios):
         return None  # what-ifs have no recorded decision, so its mean would cover other cases
-    found = [of[metric] for scenario in scenarios if metric in (of := summary.figures.get(Key(scenario, name), {}))]
+    found = [
+        of[metric] for scenario in scenarios if metric in (of := summary.distributions.get(Key(scenario, name), {}))
+    ]
     number = sum(of.number for of in found)
     return sum(of.mean * of.number for of in found) / number if number else None
 
@@ -193,7 +195,7 @@ def _mean(summary: Summary, name: str, metric: str) -> float | None:
 
 
 def _scores(summary: Summary, scenario: str, shown: Sequence[str]) -> str:
-    shown = [name for name in shown if summary.figures.get(Key(scenario, name))]
+    shown = [name for name in shown if summary.distributions.get(Key(scenario, name))]
     rows = []
     for metric, heading in TITLES.items():
         cells = [_cell(summary, Key(scenario, name), metric) for name in shown]
@@ -209,7 +211,7 @@ def _scores(summary: Summary, scenario: str, shown: Sequence[str]) -> str:
     note = (
         f"<p class=note>{_scope(scenario)}Median and mean, below them the value that 90 % do not exceed and the worst. "
         "The line shows in how many cases a candidate is better than, as good as and worse than "
-        f"{escape(summary.base)}; a coloured figure differs by more than chance (sign test, p &lt; {CHANCE:g}).</p>"
+        f"{escape(summary.base)}; a coloured score differs by more than chance (sign test, p &lt; {CHANCE:g}).</p>"
     )
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'{note}<div class="wide">{table}</div>'
@@ -226,7 +228,7 @@ def _scope(scenario: str) -> str:
 
 
 def _cell(summary: Summary, key: Key, metric: str) -> str:
-    found = summary.figures.get(key, {}).get(metric)
+    found = summary.distributions.get(key, {}).get(metric)
     if found is None:
         return ""
     versus = summary.against.get(key, {}).get(metric)
@@ -235,16 +237,16 @@ def _cell(summary: Summary, key: Key, metric: str) -> str:
         if not versus.is_chance:
             kind = "num good" if versus.wins > versus.losses else "num bad"
         line = _line(versus)
-    median, mean = figure_text(metric, found.median), figure_text(metric, found.mean)
+    median, mean = score_text(metric, found.median), score_text(metric, found.mean)
     beside = "" if mean == median else f' <span class="mean">mean {escape(mean)}</span>'
     return f'<td class="{kind}"><b>{escape(median)}</b>{beside}{_rest(metric, found)}{line}</td>'
 
 
 def _rest(metric: str, found: Distribution) -> str:
-    figures = [figure_text(metric, value) for value in (found.p90, found.worst)]
-    if figures[0] == figures[1] == figure_text(metric, found.median):
+    texts = [score_text(metric, value) for value in (found.p90, found.worst)]
+    if texts[0] == texts[1] == score_text(metric, found.median):
         return ""
-    return f"<small>{escape(' · '.join(figures))}</small>"
+    return f"<small>{escape(' · '.join(texts))}</small>"
 
 
 def _line(versus: Comparison) -> str:

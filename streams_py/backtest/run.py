@@ -62,7 +62,7 @@ def check_found(summary: Summary, inputs: str) -> None:
         raise ConfigError(
             f"{inputs or 'the input'} has no complete rebalance; was assignment.events.level set when it was recorded?"
         )
-    if not any(summary.figures.values()):
+    if not any(summary.distributions.values()):
         unfit = next((finding for finding in summary.findings if finding.kind == NO_SCENARIO), None)
         if unfit is not None:
             raise ConfigError(f"--what-if {unfit.scenario!r} fits none of the situations: {unfit.text}")

@@ -99,7 +99,7 @@ class Summary:
         situations: number of different situations.
         seen: number of situations including repetitions.
         rows: number of rows.
-        figures: distributions of the scores.
+        distributions: distribution of each score, per candidate and scenario.
         against: comparisons with the base.
         findings: problems.
         reproduced: number of situations in which the recorded assignor gave the recorded decision again, and number of
@@ -113,7 +113,7 @@ class Summary:
     situations: int
     seen: int
     rows: Mapping[Key, int]
-    figures: Mapping[Key, Mapping[str, Distribution]]
+    distributions: Mapping[Key, Mapping[str, Distribution]]
     against: Mapping[Key, Mapping[str, Comparison]]
     findings: Sequence[Finding]
     reproduced: tuple[int, int] | None = None
@@ -144,7 +144,7 @@ class Summary:
                 {
                     **key._asdict(),
                     "rows": self.rows.get(key, 0),
-                    "figures": {name: of._asdict() for name, of in self.figures.get(key, {}).items()},
+                    "figures": {name: of._asdict() for name, of in self.distributions.get(key, {}).items()},
                     "against_base": {
                         name: {**of._asdict(), "p": of.p} for name, of in self.against.get(key, {}).items()
                     },
@@ -177,11 +177,11 @@ def summarise(
         by_key[Key(row["scenario"], row["candidate"])][row["input_hash"]] = row
         if row["scenario"] != EVENTS:
             seen[row["input_hash"]] = row["seen"]
-    figures: dict[Key, dict[str, Distribution]] = {}
+    distributions: dict[Key, dict[str, Distribution]] = {}
     against: dict[Key, dict[str, Comparison]] = {}
     for key, mine in by_key.items():
         good = {name: row for name, row in mine.items() if row["valid"] == OK}
-        figures[key] = {
+        distributions[key] = {
             metric: _distribution(values)
             for metric in METRICS
             if (values := [row[metric] for row in good.values() if row[metric] is not None])
@@ -195,7 +195,7 @@ def summarise(
         len(seen),
         sum(seen.values()),
         {key: len(of) for key, of in by_key.items()},
-        figures,
+        distributions,
         against,
         findings_of(_noted(by_key), {key: len(of) for key, of in by_key.items()}, candidates, scenarios),
         _reproduced(by_key),

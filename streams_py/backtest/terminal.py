@@ -15,7 +15,7 @@ from streams_py.backtest.summary import Distribution, Finding, Key, Summary
 from streams_py.backtest.verdict import Verdict
 from streams_py.system.markup import plain_text
 
-__all__ = ["COLUMNS", "TITLES", "figure_text", "print_summary", "reproduced_text", "scenario_title", "shown_candidates"]
+__all__ = ["COLUMNS", "TITLES", "print_summary", "reproduced_text", "scenario_title", "score_text", "shown_candidates"]
 
 TITLES: Final[dict[str, str]] = {
     "missing_copies": "copies missing",
@@ -55,7 +55,7 @@ _SMALL: Final = 100
 _RATIOS: Final = ("max_over_mean", "balance_cv", "weighted_max_over_mean")
 
 
-def figure_text(metric: str, value: float) -> str:
+def score_text(metric: str, value: float) -> str:
     """Return a score with its unit, short enough for a column."""
     if metric == "ns_cpu":
         return f"{value / 1e6:,.2f} ms"
@@ -144,10 +144,10 @@ def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -
     part: list[str] = []
     left = room
     for metric in metrics:
-        figures = [_mean(summary, Key(scenario, name), metric) for name in shown]
+        means = [_mean(summary, Key(scenario, name), metric) for name in shown]
         medians = [_median(summary, Key(scenario, name), metric) for name in shown]
-        known = [figure for figure in (*figures, *medians) if figure is not None]
-        texts = [*COLUMNS[metric].split("\n"), *(figure_text(metric, figure) for figure in known)]
+        known = [score for score in (*means, *medians) if score is not None]
+        texts = [*COLUMNS[metric].split("\n"), *(score_text(metric, score) for score in known)]
         needed = max(map(len, texts)) + _GAP
         if part and needed > left:
             yield _table(summary, scenario, shown, part)
@@ -190,15 +190,15 @@ def _median(summary: Summary, key: Key, metric: str) -> float | None:
 
 
 def _found(summary: Summary, key: Key, metric: str) -> Distribution | None:
-    return summary.figures.get(key, {}).get(metric)
+    return summary.distributions.get(key, {}).get(metric)
 
 
 def _cell(summary: Summary, key: Key, metric: str) -> str:
     mean = _mean(summary, key, metric)
     if mean is None:
         return ""
-    text = figure_text(metric, mean)
-    median = figure_text(metric, _median(summary, key, metric) or 0)
+    text = score_text(metric, mean)
+    median = score_text(metric, _median(summary, key, metric) or 0)
     if median != text:
         text = f"{text}\n[dim]{median}[/dim]"
     versus = summary.against.get(key, {}).get(metric)

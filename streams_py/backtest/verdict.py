@@ -153,7 +153,7 @@ def _decided(summary: Summary, name: str, scenarios: Sequence[str]) -> bool:
 
     ``recorded`` has none for what-ifs, and none for events if its code is not available.
     """
-    return all(summary.figures.get(Key(scenario, name)) for scenario in scenarios)
+    return all(summary.distributions.get(Key(scenario, name)) for scenario in scenarios)
 
 
 def _why_out(summary: Summary, name: str) -> str | None:
@@ -169,7 +169,7 @@ def _why_out(summary: Summary, name: str) -> str | None:
     asking = sum(finding.times for finding in mine if finding.kind == NEVER_STABLE)
     if rows and asking > rows * _ASKING_SHARE_MAX:
         return f"requests another rebalance forever in {asking:,} of {rows:,} cases"
-    if not any(summary.figures.get(Key(scenario, name)) for scenario in summary.scenarios):
+    if not any(summary.distributions.get(Key(scenario, name)) for scenario in summary.scenarios):
         return "decided nothing"
     return None
 
@@ -243,14 +243,14 @@ class _Judge:
 
     def mean(self, name: str, score: str) -> float | None:
         """Return the mean over all cases."""
-        found = [of[score] for key in self._keys(name) if score in (of := self._summary.figures.get(key, {}))]
+        found = [of[score] for key in self._keys(name) if score in (of := self._summary.distributions.get(key, {}))]
         count = sum(of.number for of in found)
         return sum(of.mean * of.number for of in found) / count if count else None
 
     def _median(self, name: str, score: str) -> str:
         """Return the median as text, if there is one scenario. Medians of several scenarios cannot be combined."""
-        found = [of[score] for key in self._keys(name) if score in (of := self._summary.figures.get(key, {}))]
-        return f" (median {_figure(found[0].median)})" if len(found) == 1 else ""
+        found = [of[score] for key in self._keys(name) if score in (of := self._summary.distributions.get(key, {}))]
+        return f" (median {_short(found[0].median)})" if len(found) == 1 else ""
 
     def _keys(self, name: str) -> list[Key]:
         return [Key(scenario, name) for scenario in self._scenarios]
@@ -261,7 +261,7 @@ class _Judge:
         assert paired is not None
         cases = paired.wins + paired.ties + paired.losses
         return (
-            f"{_figure(paired.leaders_mean)} on average{self._median(best, score)}, against {_figure(paired.mean)}"
+            f"{_short(paired.leaders_mean)} on average{self._median(best, score)}, against {_short(paired.mean)}"
             f"{self._median(other, score)} with {other}; better in {paired.losses:,} of {cases:,} cases, worse in "
             f"{paired.wins:,}"
         )
@@ -345,7 +345,7 @@ def _stability(judge: _Judge, classes: Sequence[_Class]) -> float | None:
     return judge.repeated(other, best, dividing[0]) if dividing else None
 
 
-def _figure(value: float) -> str:
+def _short(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:,.2f}"

@@ -52,14 +52,14 @@ def _show(streams: Restoring, console: Console, ended: threading.Event) -> None:
 
 
 def _show_one(streams: Restoring, console: Console, ended: threading.Event) -> None:
-    columns = (TextColumn("restoring"), BarColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn())
+    columns = (TextColumn("restoring"), BarColumn(), TextColumn("{task.fields[progress]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("restoring", total=None, figures="")
+        task = bar.add_task("restoring", total=None, progress="")
         while True:
             now = streams.restore_progress()
             if not now.remaining:
                 return
-            figures = f"{now.records:,} records, {now.bytes / 1e6:,.0f} MB, {now.rate:,.0f}/s"
-            bar.update(task, completed=now.records, total=now.records + now.remaining, figures=figures)
+            progress = f"{now.records:,} records, {now.bytes / 1e6:,.0f} MB, {now.rate:,.0f}/s"
+            bar.update(task, completed=now.records, total=now.records + now.remaining, progress=progress)
             if ended.wait(_INTERVAL_S):
                 return

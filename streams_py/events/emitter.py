@@ -153,11 +153,11 @@ class Emitter:
         """
         with self._lock:
             counters = self._counters
-            figures = {"events-offered-total": counters.offered}
+            metrics = {"events-offered-total": counters.offered}
             for name, by_kind in (("sent", counters.sent), ("dropped", counters.dropped), ("failed", counters.failed)):
-                figures[f"events-{name}-total"] = by_kind.total()
-                figures |= {f"events-{name}-total{{kind={kind}}}": by_kind[kind] for kind in sorted(by_kind)}
-            return figures
+                metrics[f"events-{name}-total"] = by_kind.total()
+                metrics |= {f"events-{name}-total{{kind={kind}}}": by_kind[kind] for kind in sorted(by_kind)}
+            return metrics
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Send queued events for at most ``timeout_s``, and drop and count the rest. A second call does nothing."""

@@ -200,7 +200,7 @@ def _reason(view: GroupView, task: Task, last: tuple[Answer, Answer], following:
 
 
 def _content(explanation: TaskExplanation | None) -> object:
-    """Return the content of an explanation without its figures, for comparison."""
+    """Return the content of an explanation without its numbers, for comparison."""
     if explanation is None:
         return None
     hosts = [(host.process_id, host.rule) for host in (explanation.active, *explanation.standbys)]

@@ -81,28 +81,28 @@ class _Measured:
         self._streams = streams
         self._observe = observe
         self._known = set(FAMILIES)
-        self._figures: Sequence[Measured] = ()
+        self._metrics: Sequence[Measured] = ()
         self._until_s = 0.0
         self.application = streams.config.application_id
 
-    def figures(self) -> Sequence[Measured]:
+    def metrics(self) -> Sequence[Measured]:
         now_s = time.monotonic()
         if now_s >= self._until_s:
-            self._figures = self._streams.measure()
+            self._metrics = self._streams.measure()
             self._until_s = now_s + _FRESH_S
-            new = {(group, name) for group, _, name, _ in self._figures} - self._known
+            new = {(group, name) for group, _, name, _ in self._metrics} - self._known
             if new:
                 self._known |= new
                 families = [family_of(*one) for one in sorted(new)]
                 # On another thread, because the SDK requests metrics while it holds the lock for new instruments.
                 threading.Thread(target=self._observe, args=(families,), daemon=True).start()
-        return self._figures
+        return self._metrics
 
 
 def _callback(family: Family, measured: _Measured) -> Callable[[CallbackOptions], list[Any]]:
     def observe(options: CallbackOptions) -> list[Any]:
         found = []
-        for group, tags, name, value in measured.figures():
+        for group, tags, name, value in measured.metrics():
             if group == family.group and name == family.name:
                 attributes = {"application-id": measured.application, **dict(tags)}
                 if isinstance(value, str):

@@ -48,7 +48,7 @@ def summarise_on_spark(
     scores = spark.read.schema(DDL).parquet(folder.for_spark(SCORES)).select(*COLUMNS)
     first = (f.col("candidate") == candidates[0]) & (f.col("scenario") == scenarios[0])
     counted: Any = scores.where(first).agg(f.count("*").alias("n"), f.sum("seen").alias("seen")).first()
-    figures, rows = _figures(scores)
+    distributions, rows = _distributions(scores)
     noted = [
         Noted(Key(row.scenario, row.candidate), row.kind, row.times, row.example, row.error, row.cycle)
         for row in _noted(scores).collect()
@@ -60,7 +60,7 @@ def summarise_on_spark(
         counted.n,
         counted.seen or 0,
         rows,
-        figures,
+        distributions,
         _against(scores, base),
         findings_of(noted, rows, candidates, scenarios),
         _reproduced(scores),
@@ -128,7 +128,7 @@ def _paired(scores: DataFrame, leader: str, keys: Sequence[str]) -> list[Any]:
     return pairs.groupBy(*keys).agg(*aggregates).collect()
 
 
-def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dict[Key, int]]:
+def _distributions(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dict[Key, int]]:
     from pyspark.sql import functions as f
 
     aggregates: list[Column] = [f.count("*").alias("rows")]
@@ -141,17 +141,17 @@ def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dic
             f.expr(f"max({value})").alias(f"{metric}__worst"),
             f.expr(f"avg({value})").alias(f"{metric}__mean"),
         ]
-    figures: dict[Key, dict[str, Distribution]] = {}
+    distributions: dict[Key, dict[str, Distribution]] = {}
     rows: dict[Key, int] = {}
     for row in scores.groupBy("scenario", "candidate").agg(*aggregates).collect():
         key = Key(row["scenario"], row["candidate"])
         rows[key] = row["rows"]
-        figures[key] = {
+        distributions[key] = {
             metric: Distribution(*(row[f"{metric}__{part}"] for part in Distribution._fields))
             for metric in METRICS
             if row[f"{metric}__number"]
         }
-    return figures, rows
+    return distributions, rows
 
 
 def _against(scores: DataFrame, base: str) -> dict[Key, dict[str, Comparison]]:

@@ -88,7 +88,7 @@ def test_wheel_has_every_file_that_the_source_has(wheel: Path) -> None:
         inside = set(archive.namelist())
     assert sorted(expected - inside) == []
     kinds = {Path(name).suffix for name in expected} - {".py", ".pyi", ".typed"}
-    assert kinds >= {".html", ".css", ".js", ".json", ".xml"}  # the page, its figures in Grafana, messages, the kit
+    assert kinds >= {".html", ".css", ".js", ".json", ".xml"}  # the page, its metrics in Grafana, messages, the kit
 
 
 _PAGE = """

@@ -47,12 +47,12 @@ def assert_alike(one: Summary, other: Summary) -> None:
     assert one.findings == other.findings
     assert one.rows == other.rows
     assert (one.situations, one.seen) == (other.situations, other.seen)
-    for key, figures in one.figures.items():
-        assert figures.keys() == other.figures[key].keys()
-        for metric, found in figures.items():
+    for key, distributions in one.distributions.items():
+        assert distributions.keys() == other.distributions[key].keys()
+        for metric, found in distributions.items():
             if metric != "ns_cpu":
-                assert found[:4] == other.figures[key][metric][:4], (key, metric)
-                assert found.mean == pytest.approx(other.figures[key][metric].mean)
+                assert found[:4] == other.distributions[key][metric][:4], (key, metric)
+                assert found.mean == pytest.approx(other.distributions[key][metric].mean)
                 if key in one.against:
                     assert one.against[key][metric] == other.against[key][metric], (key, metric)
 

@@ -43,8 +43,8 @@ def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
         next(of for of in results if (of["scenario"], of["candidate"]) == ("", name))
         for name in ("recorded", "high_availability")
     )
-    for figures in (recorded["figures"], again["figures"]):
-        assert figures["moved_active"]["worst"] > 0
+    for scores in (recorded["figures"], again["figures"]):
+        assert scores["moved_active"]["worst"] > 0
     # The group was led by the high-availability assignor: deciding again changes nothing.
     decided = recorded["figures"].keys()
     assert {name: again["figures"][name] for name in decided} == recorded["figures"]

@@ -425,7 +425,7 @@ def test_no_module_reaches_through_the_loop_of_a_stream_thread() -> None:
 
 @pytest.mark.parametrize(
     ("line", "reaches"),
-    [("thread.loop.parts.updater.figures", True), ("parts = thread.loop.parts", True), ("parts = loop.parts", False)],
+    [("thread.loop.parts.updater.metrics", True), ("parts = thread.loop.parts", True), ("parts = loop.parts", False)],
 )
 def test_check_for_reaching_through_a_loop_notices_it(line: str, reaches: bool) -> None:
     assert bool(_THROUGH_LOOP.search(line)) is reaches

@@ -37,7 +37,7 @@ class Outcome:
         scenario: the what-if, or ``""``.
         valid: see the score table.
         error: see the score table.
-        figures: scores of all rebalances until rest.
+        scores: scores of all rebalances until rest.
         moves: tasks whose owner at rest differs from the present one.
     """
 
@@ -45,7 +45,7 @@ class Outcome:
     scenario: str
     valid: str
     error: str | None = None
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
     moves: Sequence[Move] = ()
 
     @property
@@ -90,10 +90,10 @@ def outcomes(present: ReplayInput, orders: Orders) -> Iterator[Outcome]:
                 yield Outcome(name, scenario, kind, f"in round {settled.rest.rounds}: {text}")
                 continue
             assert costs.last is not None
-            figures = costs.row(stable=settled.rest.stable) | settled.rest._asdict()
+            scores = costs.row(stable=settled.rest.stable) | settled.rest._asdict()
             lost = costs.unassigned
             valid, why = (UNASSIGNED, f"{lost} tasks are not assigned") if lost else (OK, None)
-            yield Outcome(name, scenario, valid, why, figures, _moves(situation, costs.last[1].placed))
+            yield Outcome(name, scenario, valid, why, scores, _moves(situation, costs.last[1].placed))
 
 
 def _now(name: str, situation: Situation, answer: Answer) -> Outcome:

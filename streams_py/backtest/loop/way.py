@@ -65,23 +65,23 @@ class EventCosts:
         weights = list(self._intervals)
         if stable:  # the last decision stays
             weights[-1] += max(HORIZON_MS - sum(weights), 0)
-        row: dict[str, Any] = {name: _sum(self._figures(name)) for name in _ADDED}
-        row |= {name: _mean(self._figures(name), weights) for name in _AVERAGED}
+        row: dict[str, Any] = {name: _sum(self._values(name)) for name in _ADDED}
+        row |= {name: _mean(self._values(name), weights) for name in _AVERAGED}
         return row | {"unassigned": self.unassigned, "ns_wall": self._ns_wall, "ns_cpu": self._ns_cpu}
 
-    def _figures(self, name: str) -> list[float | None]:
+    def _values(self, name: str) -> list[float | None]:
         return [getattr(of, name) for of in self._scores]
 
 
-def _sum(figures: Sequence[float | None]) -> float | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if len(known) == len(figures) else None
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
-def _mean(figures: Sequence[float | None], weights: Sequence[int]) -> float | None:
-    known = [figure for figure in figures if figure is not None]
-    if len(known) < len(figures):
+def _mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
         return None
     if min(known) == max(known):
         return float(known[0])  # exactly, whatever the weights
-    return sum(figure * weight for figure, weight in zip(known, weights, strict=True)) / sum(weights)
+    return sum(value * weight for value, weight in zip(known, weights, strict=True)) / sum(weights)

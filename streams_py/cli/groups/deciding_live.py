@@ -13,7 +13,7 @@ from rich.table import Table
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.live.deciding import Move, Outcome, outcomes
 from streams_py.backtest.live.reading import Present, present_situation
-from streams_py.backtest.terminal import COLUMNS, TITLES, figure_text
+from streams_py.backtest.terminal import COLUMNS, TITLES, score_text
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
@@ -79,19 +79,19 @@ def _table(scenario: str, found: Sequence[Outcome]) -> Table:
     for outcome in found:
         table.add_column(plain_text(outcome.candidate), justify="right", overflow="fold")
     for metric in COLUMNS:
-        figures = [outcome.figures.get(metric) for outcome in found]
-        if any(figure is not None for figure in figures):
-            table.add_row(TITLES[metric], *("" if f is None else figure_text(metric, f) for f in figures))
+        scores = [outcome.scores.get(metric) for outcome in found]
+        if any(value is not None for value in scores):
+            table.add_row(TITLES[metric], *("" if f is None else score_text(metric, f) for f in scores))
     return table
 
 
 def _outcome_text(outcome: Outcome, labels: Mapping[str, str]) -> str:
     if not outcome.is_usable:
         return f"cannot be used here: {outcome.error}"
-    if "rounds" not in outcome.figures:
+    if "rounds" not in outcome.scores:
         return "the present assignment"
-    rounds = outcome.figures["rounds"]
-    rest = f"after {rounds} rebalance{'s' * (rounds != 1)}" if outcome.figures["stable"] else "and not stable by then"
+    rounds = outcome.scores["rounds"]
+    rest = f"after {rounds} rebalance{'s' * (rounds != 1)}" if outcome.scores["stable"] else "and not stable by then"
     if not outcome.moves:
         return f"every task stays where it is, {rest}"
     shown = ", ".join(_move(move, labels) for move in outcome.moves[:_MOVES_SHOWN_MAX])
@@ -117,7 +117,7 @@ def to_json(present: Present, found: Iterable[Outcome]) -> dict[str, Any]:
                 "scenario": outcome.scenario,
                 "valid": outcome.valid,
                 "error": outcome.error,
-                "figures": dict(outcome.figures),
+                "figures": dict(outcome.scores),
                 "moves": [{"task": str(move.task), "from": move.before, "to": move.after} for move in outcome.moves],
             }
             for outcome in found

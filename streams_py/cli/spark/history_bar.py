@@ -40,9 +40,9 @@ class ProgressText:
         name = f"{at.run and f'{at.run}, '}stage {at.stage + 1} of {at.stages}"
         if at.records and not at.is_processed:
             name += ", reading"
-        return name, self._figures(at)
+        return name, self._progress(at)
 
-    def _figures(self, at: HistoryProgress) -> str:
+    def _progress(self, at: HistoryProgress) -> str:
         if not at.records:
             return "records" if at.total is None else f"up to {at.total:,} records"
         text = f"{at.records:,}" + ("" if at.total is None else f" of {at.total:,}") + " records"
@@ -66,13 +66,13 @@ def progress(out: Console | None = None) -> Iterator[Callable[[HistoryProgress],
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[progress]}"))
     with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task("", total=None, figures="")
+        task = bar.add_task("", total=None, progress="")
 
         def show(at: HistoryProgress) -> None:
-            name, figures = text.of(at)
-            bar.update(task, description=name, completed=at.records, total=at.total, figures=figures)
+            name, progress = text.of(at)
+            bar.update(task, description=name, completed=at.records, total=at.total, progress=progress)
 
         yield show
 
@@ -87,8 +87,8 @@ class _Lines:
 
     def show(self, at: HistoryProgress) -> None:
         """Print the progress if it has changed and the interval has elapsed."""
-        name, figures = self._text.of(at)
+        name, progress = self._text.of(at)
         is_new, self._shown = at != self._shown, at
         if is_new and (not at.records or at.records == at.total or time.monotonic() >= self._next_s):
             self._next_s = time.monotonic() + _LINE_EVERY_S
-            self._out.print(f"{name}: {figures}")
+            self._out.print(f"{name}: {progress}")

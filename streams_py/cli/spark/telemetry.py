@@ -249,14 +249,14 @@ def moves(
     shown = _table(f"{found.group}: moves", *head)
     for row in rebalances:
         of = kinds.get(row["rebalance_id"], Counter())
-        figures = [str(of[kind]) for kind in ("move_free", "move_warm", "move_cold")]
+        counts = [str(of[kind]) for kind in ("move_free", "move_warm", "move_cold")]
         if of["unknown_base"]:
-            figures = ["?"] * 3
+            counts = ["?"] * 3
         shown.add_row(
             f"{row['at']:%Y-%m-%d %H:%M:%S}",
             str(row["generation"]),
             plain_text(", ".join(row["trigger"]).replace("_", " ")),
-            *figures,
+            *counts,
             f"{records[row['rebalance_id']]:,}",
             plain_text(row["outcome"]),
         )

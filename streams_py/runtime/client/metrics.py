@@ -93,13 +93,13 @@ class MetricsInput(NamedTuple):
     evicted_members: int = 0
 
 
-def client_metrics(figures: MetricsInput, *, topology: str) -> Metrics:
+def client_metrics(given: MetricsInput, *, topology: str) -> Metrics:
     """Return all metrics of a client: group with tags in braces -> name -> value.
 
     They include the topology's description, which is too long for the labels of exporters.
     """
-    metrics = _by_group(measure(figures))
-    metrics[f"{_CLIENT}{{client-id={figures.client_id}}}"]["topology-description"] = topology
+    metrics = _by_group(measure(given))
+    metrics[f"{_CLIENT}{{client-id={given.client_id}}}"]["topology-description"] = topology
     return metrics
 
 
@@ -118,23 +118,23 @@ def _by_group(measured: Iterable[Measured]) -> Metrics:
     return metrics
 
 
-def measure(figures: MetricsInput) -> Iterator[Measured]:
+def measure(given: MetricsInput) -> Iterator[Measured]:
     """Yield all metrics. Takes no lock that a restore or a rebalance holds for long."""
-    alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
+    alive = [thread for thread in given.threads if thread.state is not ThreadState.DEAD]
     yield from _each(
         _CLIENT,
-        {"client-id": figures.client_id},
+        {"client-id": given.client_id},
         {
             "version": _version(),
-            "application-id": figures.application_id,
-            "state": figures.state.value,
+            "application-id": given.application_id,
+            "state": given.state.value,
             "alive-stream-threads": len(alive),
-            "failed-stream-threads": figures.failed_threads,
-            "evicted-dead-members-total": figures.evicted_members,
+            "failed-stream-threads": given.failed_threads,
+            "evicted-dead-members-total": given.evicted_members,
         },
     )
     for thread in alive:
-        seconds = _seconds(thread.started_ms, figures.now_ms)
+        seconds = _seconds(thread.started_ms, given.now_ms)
         tags = {"thread-id": thread.name}
         yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
         if (updater := thread.updater) is None:
@@ -145,7 +145,7 @@ def measure(figures: MetricsInput) -> Iterator[Measured]:
         active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
         for task in thread.shown_tasks:
             of_task = {**tags, "task-id": str(task.id)}
-            yield from _of_task(task, of_task, At(figures.now_ms, seconds, figures.is_debug))
+            yield from _of_task(task, of_task, At(given.now_ms, seconds, given.is_debug))
             if task.is_active:
                 share = task.process_latency.total_ms / active_ms if active_ms else 0.0
                 of_active = {
@@ -153,13 +153,13 @@ def measure(figures: MetricsInput) -> Iterator[Measured]:
                     "active-process-ratio": share,
                 }
                 yield from _each("stream-task-metrics", of_task, of_active)
-    if figures.global_thread is not None:
-        yield from _of_global_stores(figures.global_thread, figures.now_ms)
+    if given.global_thread is not None:
+        yield from _of_global_stores(given.global_thread, given.now_ms)
 
 
 def _of_global_stores(thread: GlobalThread, now_ms: int) -> Iterator[Measured]:
     tags = {"thread-id": thread.name, "task-id": _NO_TASK}
-    for tag, store, of_store in thread.stores.store_figures(_seconds(thread.started_ms, now_ms)):
+    for tag, store, of_store in thread.stores.store_metrics(_seconds(thread.started_ms, now_ms)):
         yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
 
 
@@ -172,12 +172,12 @@ def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str
     created, closed = thread.created_tasks, thread.closed_tasks
     return {
         "state": thread.state.value,
-        **control.process_latency.figures("process", seconds),
+        **control.process_latency.metrics("process", seconds),
         "process-total": control.processed_records,
         "process-rate": control.processed_records / seconds,
-        **control.commit_latency.figures("commit", seconds),
-        **control.poll_latency.figures("poll", seconds),
-        **control.punctuate_latency.figures("punctuate", seconds),
+        **control.commit_latency.metrics("commit", seconds),
+        **control.poll_latency.metrics("poll", seconds),
+        **control.punctuate_latency.metrics("punctuate", seconds),
         "poll-records-avg": control.poll_records.average_ms,
         "poll-records-max": control.poll_records.max_ms,
         "process-records-avg": control.process_records.average_ms,
@@ -212,12 +212,12 @@ def _of_updater(thread: StreamThread, updater: StateUpdater) -> Mapping[str, flo
         "active-paused-tasks": actives if paused else 0,
         "standby-paused-tasks": standbys if paused else 0,
         "restore-remaining-records-total": sum(updater.remaining_records().values()),
-        **updater.figures,
+        **updater.metrics,
     }
 
 
 def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
-    for tag, store, of_store in task.stores.store_figures(at.seconds):
+    for tag, store, of_store in task.stores.store_metrics(at.seconds):
         yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
     if at.is_debug:
         replayed = "restore" if task.is_active else "update"
@@ -230,37 +230,37 @@ def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
 
 def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
     seconds, bound = at.seconds, task.bound  # read once: the task's thread may clear it meanwhile
-    figures: dict[str, float] = {
+    metrics: dict[str, float] = {
         "dropped-records-total": task.dropped_records,
         "dropped-records-rate": task.dropped_records / seconds,
         "active-buffer-count": task.buffered_records,
     }
     if at.is_debug:
-        figures["process-total"] = task.processed_records
-        figures["process-rate"] = task.processed_records / seconds
-        figures["process-latency-avg"] = task.process_latency.average_ms
-        figures["process-latency-max"] = task.process_latency.max_ms
-        figures["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
-        of_punctuation = task.punctuate_latency.figures("punctuate", seconds)
-        figures.update({name: value for name, value in of_punctuation.items() if name != "punctuate-ratio"})
-        figures.update(task.figures.of_task(bound, seconds, at.now_ms))
-        caches = list(task.stores.cache_figures())
-        figures["cache-size-bytes-total"] = sum(size for _, size, _ in caches)
+        metrics["process-total"] = task.processed_records
+        metrics["process-rate"] = task.processed_records / seconds
+        metrics["process-latency-avg"] = task.process_latency.average_ms
+        metrics["process-latency-max"] = task.process_latency.max_ms
+        metrics["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
+        of_punctuation = task.punctuate_latency.metrics("punctuate", seconds)
+        metrics.update({name: value for name, value in of_punctuation.items() if name != "punctuate-ratio"})
+        metrics.update(task.metrics.of_task(bound, seconds, at.now_ms))
+        caches = list(task.stores.cache_metrics())
+        metrics["cache-size-bytes-total"] = sum(size for _, size, _ in caches)
         for cached, _, hits in caches:
             of_cache = {**tags, "record-cache-id": cached}
             yield from _each("stream-record-cache-metrics", of_cache, hits)
-    yield from _each("stream-task-metrics", tags, figures)
-    for node, topic, of_topic in task.figures.of_topics():
+    yield from _each("stream-task-metrics", tags, metrics)
+    for node, topic, of_topic in task.metrics.of_topics():
         yield from _each("stream-topic-metrics", {**tags, "processor-node-id": node, "topic": topic}, of_topic)
-    for group, own_tags, own in () if bound is None else bound.metrics.figures(seconds):
+    for group, own_tags, own in () if bound is None else bound.metrics.metrics(seconds):
         yield from _each(group, {**tags, **own_tags}, own)
-    for node, of_node in task.figures.of_nodes(bound, seconds, at.now_ms):
+    for node, of_node in task.metrics.of_nodes(bound, seconds, at.now_ms):
         yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, dict(of_node))
 
 
-def _each(group: str, tags: Mapping[str, str], figures: Mapping[str, float | str]) -> Iterator[Measured]:
+def _each(group: str, tags: Mapping[str, str], metrics: Mapping[str, float | str]) -> Iterator[Measured]:
     of = tuple(tags.items())
-    return (Measured(group, of, name, value) for name, value in figures.items())
+    return (Measured(group, of, name, value) for name, value in metrics.items())
 
 
 def _version() -> str:

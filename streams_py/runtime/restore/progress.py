@@ -123,7 +123,7 @@ class RestoreMeter:
         self._spent_until_ms = now_ms
 
     @property
-    def figures(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         """Metrics of all restorations and activities since the thread started, under Kafka's names. Thread-safe."""
         spent_ms = dict(self._spent_ms)
         all_ms = max(1, sum(spent_ms.values()))

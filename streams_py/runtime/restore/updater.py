@@ -164,9 +164,9 @@ class StateUpdater:
         return self._meter.progress()
 
     @property
-    def figures(self) -> Mapping[str, float]:
-        """Metrics of the updater (:attr:`RestoreMeter.figures`)."""
-        return self._meter.figures
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics of the updater (:attr:`RestoreMeter.metrics`)."""
+        return self._meter.metrics
 
     @property
     def standbys(self) -> Mapping[TaskId, Progress]:

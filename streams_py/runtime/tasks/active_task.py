@@ -32,7 +32,7 @@ from streams_py.runtime.tasks.record.positions import CommitPositions
 from streams_py.runtime.tasks.record.punctuation import Punctuators
 from streams_py.runtime.tasks.record.sources import source_readers
 from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase
-from streams_py.runtime.tasks.task_metrics import TaskFigures
+from streams_py.runtime.tasks.task_metrics import TaskMetrics
 from streams_py.state.tasks.interface import TaskStores
 from streams_py.topology.declare.nodes import ProcessorNode, RecordContext
 
@@ -88,7 +88,7 @@ class ActiveTask(Task):
             calls=self.calls,
             processor_metadata=self.positions.processor_metadata,
         )
-        self.figures = TaskFigures(self.records, self._services.sent)
+        self.metrics = TaskMetrics(self.records, self._services.sent)
         self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
         self._half_done = False

@@ -27,7 +27,7 @@ class Latency:
         """Average duration of one event; 0 without events."""
         return self.total_ms / self.count if self.count else 0.0
 
-    def figures(self, name: str, seconds: float) -> Mapping[str, float]:
+    def metrics(self, name: str, seconds: float) -> Mapping[str, float]:
         """Return ``name``-total, -rate, -latency-avg, -latency-max and -ratio (of the time since thread start)."""
         return {
             f"{name}-total": self.count,

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from streams_py.runtime.tasks.record.binding import BoundTopology
 from streams_py.runtime.tasks.record.loop import RecordLoop
 from streams_py.runtime.tasks.record.measuring import SentRecords
-from streams_py.topology.metrics.node_metrics import latency_figures
+from streams_py.topology.metrics.node_metrics import latency_metrics
 
-_Figures = Iterator[tuple[str, float]]
+_Metrics = Iterator[tuple[str, float]]
 
 
-class TaskFigures:
+class TaskMetrics:
     """Metrics of one active task. ``sent``: the records of its sinks, if measured."""
 
     def __init__(self, loop: RecordLoop, sent: SentRecords | None) -> None:
         self._loop = loop
         self._sent = sent
 
-    def of_task(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> _Figures:
+    def of_task(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> _Metrics:
         """Yield the metrics that only a measured task has, over this time."""
         yield "enforced-processing-total", self._loop.enforced
         yield "enforced-processing-rate", self._loop.enforced / seconds
@@ -28,12 +28,12 @@ class TaskFigures:
             yield "record-lateness-avg", lateness.average
             yield "record-lateness-max", lateness.most
 
-    def of_nodes(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> Iterator[tuple[str, _Figures]]:
+    def of_nodes(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> Iterator[tuple[str, _Metrics]]:
         """Yield the metrics of each measured node, and for source nodes always the age of records when processed."""
         for node, end_to_end in self._loop.end_to_end.items():
-            yield node, latency_figures(end_to_end, now_ms)
-        for node, figures in () if bound is None else bound.figures.items():
-            yield node, figures.figures(seconds, now_ms)
+            yield node, latency_metrics(end_to_end, now_ms)
+        for node, of_node in () if bound is None else bound.node_metrics.items():
+            yield node, of_node.metrics(seconds, now_ms)
 
     def of_topics(self) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Yield by node and topic the number of records read and written."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streams_py.errors import StateStoreMigratedError
-from streams_py.state.metrics.store_metrics import StoreFigures, state_tag
+from streams_py.state.metrics.store_metrics import StoreMetrics, state_tag
 from streams_py.state.opening.stores import StoreDefaults, is_persistent
 from streams_py.state.stores.open_iterators import ListsIterators, OpenIterators
 from streams_py.topology.declare.nodes import RecordContext
@@ -38,7 +38,7 @@ class MeasuredStores:
         self._measuring = measuring
         counts = measuring is not None and measuring.uses
         now_ms = measuring.now_ms if measuring is not None and measuring.ages else None
-        self.uses = {name: StoreFigures(now_ms=now_ms) for name in builders} if counts else {}
+        self.uses = {name: StoreMetrics(now_ms=now_ms) for name in builders} if counts else {}
         """Store -> the metrics of its operations, with recording level DEBUG."""
 
     def watch(self, name: str, store: Any) -> None:
@@ -53,7 +53,7 @@ class MeasuredStores:
         for use in self.uses.values():
             use.record = record
 
-    def figures(
+    def metrics(
         self, opened: Mapping[str, Any], database: TaskDatabase | None, defaults: StoreDefaults, seconds: float
     ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
@@ -67,11 +67,11 @@ class MeasuredStores:
         for name, store in list(opened.items()):
             builder = self._builders[name]
             on_disk = database is not None and is_persistent(builder, defaults)
-            figures = dict(database.properties(name)) if database is not None and on_disk else {}
-            figures.update(self._figures_of(name, store, seconds))
-            yield state_tag(builder, persistent=on_disk), name, figures
+            metrics = dict(database.properties(name)) if database is not None and on_disk else {}
+            metrics.update(self._metrics_of(name, store, seconds))
+            yield state_tag(builder, persistent=on_disk), name, metrics
 
-    def _figures_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
+    def _metrics_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
         use = self.uses.get(name)
         iterators = store.iterators if isinstance(store, ListsIterators) else None
         if iterators is not None:
@@ -83,7 +83,7 @@ class MeasuredStores:
                 with contextlib.suppress(StateStoreMigratedError):  # closed meanwhile
                     yield "num-keys", store.approximate_num_entries()
         if use is not None:
-            yield from use.figures(seconds)
+            yield from use.metrics(seconds)
 
     def _is_counted(self, name: str, store: Any) -> bool:
         """Whether counting keys is cheap: the store is in memory, without a time to live, and not a custom store."""

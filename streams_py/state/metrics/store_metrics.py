@@ -20,7 +20,7 @@ from streams_py.state.stores.open_iterators import ListsIterators
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.metrics.averages import Extent, Sampled
-from streams_py.topology.metrics.node_metrics import latency_figures
+from streams_py.topology.metrics.node_metrics import latency_metrics
 
 _METHODS: Final[Mapping[str, str]] = {
     "put": "put",
@@ -79,7 +79,7 @@ class StoreUse(NamedTuple):
         return StoreUse(self.calls + 1, self.total + more, max(self.longest, more))
 
 
-class StoreFigures:
+class StoreMetrics:
     """The metrics of one store's operations since its task was created. Thread-safe.
 
     Args:
@@ -205,7 +205,7 @@ class StoreFigures:
         """Bytes that the store's cache uses of its budget; None without a cache. Iterates over all entries."""
         return None if self._cached is None else sum(entry[1] for entry in list(self._cached._entries.values()))
 
-    def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
+    def metrics(self, seconds: float) -> Iterator[tuple[str, float]]:
         """Yield the rate and latencies of each operation that was used, and the metrics of iterators and record ages.
 
         ``seconds``: the time for which operations were counted, to compute rates.
@@ -216,7 +216,7 @@ class StoreFigures:
             yield "iterator-duration-avg", scans.total / scans.calls
             yield "iterator-duration-max", scans.longest
         if self._now_ms is not None:
-            yield from latency_figures(self._ages, self._now_ms())
+            yield from latency_metrics(self._ages, self._now_ms())
         for operation in OPERATIONS:
             use = uses.get(operation)
             if use is not None:

@@ -321,16 +321,16 @@ class GlobalStores:
 
     uncommitted_bytes = 0
 
-    def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
+    def cache_metrics(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Yield nothing: global stores have no caches."""
         return iter(())
 
-    def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    def store_metrics(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
 
         ``seconds``: the time for which operations were counted, to compute rates.
         """
-        return self._measured.figures(self._stores, self._database, self._defaults, seconds)
+        return self._measured.metrics(self._stores, self._database, self._defaults, seconds)
 
     def checkpoint(self, *, enforce: bool) -> None:
         """Write the checkpoint file for tools, if positions have moved far enough or if ``enforce``."""

@@ -85,10 +85,10 @@ class TaskStores(Protocol):
     def uncommitted_bytes(self) -> int:
         """Approximate number of bytes in memory that wait for the next commit."""
 
-    def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
+    def store_metrics(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
         """Return Kafka's tag, name and metrics of each open store. Thread-safe."""
 
-    def cache_figures(self) -> Iterable[tuple[str, float, Mapping[str, float]]]:
+    def cache_metrics(self) -> Iterable[tuple[str, float, Mapping[str, float]]]:
         """Return name, cached bytes and Kafka's hit-ratio metrics of each measured cache. Thread-safe."""
 
     @property

@@ -171,14 +171,14 @@ class TaskState:
         """Return the name of the store that a changelog partition belongs to."""
         return self._store_by_changelog[changelog]
 
-    def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    def store_metrics(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
 
         ``seconds``: the time for which operations were counted, to compute rates.
         """
-        return self._measured.figures(self._stores, self._database, self._defaults, seconds)
+        return self._measured.metrics(self._stores, self._database, self._defaults, seconds)
 
-    def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
+    def cache_metrics(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Yield name, bytes in the cache and hit ratios of each measured store with a cache. Thread-safe."""
         return self._measured.of_caches(self._stores)
 

@@ -70,7 +70,7 @@ def _axis(top: float, height: float, width: float = WIDTH) -> tuple[list[str], f
     for number in range(count + 1):
         y = _TOP + height * (1 - number / count)
         body.append(f'<line x1="{_LEFT}" x2="{width:g}" y1="{y:.1f}" y2="{y:.1f}" class="rule"/>')
-        body.append(_text(_LEFT - 6, y + 4, _figure(step * number), "tick", "end"))
+        body.append(_text(_LEFT - 6, y + 4, _short(step * number), "tick", "end"))
     return body, high
 
 
@@ -82,7 +82,7 @@ def _nice(value: float) -> float:
     return next((power * factor for factor in (1, 2, 5, 10) if power * factor >= value), power * 10)
 
 
-def _figure(value: float) -> str:
+def _short(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 

@@ -86,7 +86,7 @@ def _headline(tables: Tables) -> str:
     if older > 0:
         failed = f"{sum(row['outcome'] != 'ok' for row in tables.timeline):,} failed"
     of_last = f", in the last {len(rebalances):,}" if older > 0 else ""
-    figures = [
+    numbers = [
         (_compact(len(rebalances) + max(0, older)), "rebalances", failed),
         (
             _compact(moved["move_free"] + moved["move_warm"] + moved["move_cold"]),
@@ -98,12 +98,12 @@ def _headline(tables: Tables) -> str:
     ]
     if last is not None:
         state = "stable" if last["stable"] else "still moving"
-        figures.insert(
+        numbers.insert(
             0, (_compact(last["tasks"]), "tasks", f"{last['clients']} clients, {last['consumers']} threads, {state}")
         )
     cards = "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(what)}</span><small>{escape(more)}</small></div>'
-        for value, what, more in figures
+        for value, what, more in numbers
     )
     between = "no rebalance recorded yet"
     if rebalances:
@@ -407,8 +407,8 @@ def _distribution(of: Sequence[tuple[str, Sequence[float], Callable[[float], str
     cells = []
     for name, values, shown in of:
         ordered = sorted(values)
-        figures = [shown(_quantile(ordered, q)) for q in (0.5, 0.9, 0.99, 1.0)] if ordered else ["-"] * 4
-        cells.append((name, *figures, f"{len(ordered):,}"))
+        numbers = [shown(_quantile(ordered, q)) for q in (0.5, 0.9, 0.99, 1.0)] if ordered else ["-"] * 4
+        cells.append((name, *numbers, f"{len(ordered):,}"))
     return _table(("", "median", "90 %", "99 %", "longest or largest", "number"), cells)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
 from streams_py.serdes import Serde, SerdeDefaults
-from streams_py.topology.metrics.node_metrics import NodeFigures
+from streams_py.topology.metrics.node_metrics import NodeMetrics
 from streams_py.topology.metrics.processor_metrics import ProcessorMetrics
 
 __all__ = [
@@ -202,7 +202,7 @@ class NodeContext(Protocol):
         """The processors' own metrics."""
 
     @property
-    def figures(self) -> NodeFigures | None:
+    def node_metrics(self) -> NodeMetrics | None:
         """Metrics of this node; None if nodes are not measured."""
 
     def on_init(self, callback: Callable[[], None]) -> None:

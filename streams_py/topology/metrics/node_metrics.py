@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from streams_py.topology.metrics.averages import Sampled
 
 
-class NodeFigures:
+class NodeMetrics:
     """Metrics of one node in one task. The task's thread writes, any thread reads.
 
     ``processed`` counts the records that arrived. ``end_to_end`` is for a node without children: the age of records, in
@@ -30,11 +30,11 @@ class NodeFigures:
         """Record the duration of an emission: searching and sending waiting results."""
         self._emission.setdefault(name, Sampled()).add(took_ms, now_ms)
 
-    def figures(self, seconds: float, now_ms: int) -> Iterator[tuple[str, float]]:
+    def metrics(self, seconds: float, now_ms: int) -> Iterator[tuple[str, float]]:
         """Yield names and values. Rates are averages over ``seconds`` seconds."""
         yield "process-total", self.processed
         yield "process-rate", self.processed / seconds
-        yield from latency_figures(self.end_to_end, now_ms)
+        yield from latency_metrics(self.end_to_end, now_ms)
         for name, count in list(self._emitted.items()):
             yield f"{name}-total", count
             yield f"{name}-rate", count / seconds
@@ -45,7 +45,7 @@ class NodeFigures:
                 yield f"{name}-latency-max", extent.most
 
 
-def latency_figures(end_to_end: Sampled, now_ms: int) -> Iterator[tuple[str, float]]:
+def latency_metrics(end_to_end: Sampled, now_ms: int) -> Iterator[tuple[str, float]]:
     """Yield the latency from the timestamps of records; nothing if no record arrived recently."""
     extent = end_to_end.extent(now_ms)
     if extent is not None:

@@ -76,7 +76,7 @@ class ProcessorMetrics:
     def _sensor(self, place: _Place) -> Sensor:
         return self._sensors.setdefault(place, Sensor())
 
-    def figures(self, seconds: float) -> Iterator[tuple[str, dict[str, str], dict[str, float]]]:
+    def metrics(self, seconds: float) -> Iterator[tuple[str, dict[str, str], dict[str, float]]]:
         """Yield group, tags and metrics of each sensor. Rates are averages over ``seconds`` seconds.
 
         Any thread may call it.

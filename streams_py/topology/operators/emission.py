@@ -96,10 +96,10 @@ class FinalResults:
         for windowed, value, timestamp_ms in self._closed(*bounds):
             forward(windowed, make_change((value, None)), timestamp_ms)
             count += 1
-        if (figures := self._node.figures) is not None:
+        if (node_metrics := self._node.node_metrics) is not None:
             ended_ms = self._node.now_ms()
-            figures.emitted(_EMIT, count)
-            figures.emission_took(_EMIT, ended_ms - began_ms, ended_ms)
+            node_metrics.emitted(_EMIT, count)
+            node_metrics.emission_took(_EMIT, ended_ms - began_ms, ended_ms)
         self._last_close_ms = close_ms
         self._node.processor_metadata[self._store_name] = close_ms
         self._release(bounds[1])

@@ -65,7 +65,7 @@ class Suppress(TableOperator):
 
     def bind(self, node: NodeContext) -> Process:
         buffer, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
-        rule, figures = self._rule, node.figures
+        rule, node_metrics = self._rule, node.node_metrics
         wait, by_window = rule.wait_ms, rule.by_window
         limited = rule.max_records is not None or rule.max_bytes is not None
         put, first_time, first, remove_first = buffer.put, buffer.first_time_ms, buffer.first, buffer.remove_first
@@ -83,8 +83,8 @@ class Suppress(TableOperator):
                 context.timestamp, context.offset, context.topic = timestamp, offset, topic
                 context.partition, context.headers = partition, headers
                 forward(key, make_change((new, old)), timestamp)
-                if figures is not None:
-                    figures.emitted("suppression-emit")
+                if node_metrics is not None:
+                    node_metrics.emitted("suppression-emit")
             remove_first()  # only now: readers of this table must see the previous row while the change is forwarded
 
         def is_over() -> bool:

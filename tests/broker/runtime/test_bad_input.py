@@ -216,7 +216,7 @@ def test_undecodable_record_is_passed_over_when_the_handler_continues(stage: Sta
     streams = stage.start(copy(stage), deserialization_exception_handler="log_and_continue")
     assert [record.value() for record in stage.read(stage.output, 2)] == [b"ONE", b"THREE"]
     dropped = [
-        figures["dropped-records-total"] for figures in streams.metrics().values() if "dropped-records-total" in figures
+        metrics["dropped-records-total"] for metrics in streams.metrics().values() if "dropped-records-total" in metrics
     ]
     assert sum(map(float, dropped)) == 1
 

@@ -8,15 +8,15 @@ from streams_py.backtest.kernel import COLUMNS, Row
 from streams_py.backtest.summary import Summary, summarise
 
 
-def row(candidate: str, number: int, **figures: Any) -> Row:
+def row(candidate: str, number: int, **scores: Any) -> Row:
     made: Row = dict.fromkeys(COLUMNS)
     return made | {
-        "input_hash": f"{number:064x}", "scenario": "", "candidate": candidate, "seen": 1, "valid": "ok", **figures
+        "input_hash": f"{number:064x}", "scenario": "", "candidate": candidate, "seen": 1, "valid": "ok", **scores
     }  # fmt: skip
 
 
-def many(candidate: str, values: list[float], metric: str = "unavailable_records", **figures: Any) -> list[Row]:
-    return [row(candidate, number, **{metric: value}, **figures) for number, value in enumerate(values)]
+def many(candidate: str, values: list[float], metric: str = "unavailable_records", **scores: Any) -> list[Row]:
+    return [row(candidate, number, **{metric: value}, **scores) for number, value in enumerate(values)]
 
 
 def summary_of(*parts: list[Row], base: str | None = None) -> Summary:

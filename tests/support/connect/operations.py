@@ -133,7 +133,7 @@ class Operations:
         assert "extra" in self.workers.ask("GET", "/connectors")
         assert "extra" not in self.workers.placement()
         assert self._group()["unassigned"][0]["could_run"] == []
-        assert 1 in [self._rebalance_figures(name)["unassignable-jobs"] for name in self.workers.alive]
+        assert 1 in [self._rebalance_metrics(name)["unassignable-jobs"] for name in self.workers.alive]
         assert "jobs run on no worker" in self.workers.logs()
         self.workers.start("w9", connectors="extra", tasks="extra-0")
         self._settle({"extra": "w9", "extra-0": "w9"})
@@ -273,7 +273,7 @@ class Operations:
         (leader,) = (worker["worker_id"] for worker in self._group()["workers"] if worker["leader"])
         return next(name for name, worker in self.workers.alive.items() if worker.id == leader)
 
-    def _rebalance_figures(self, name: str) -> Any:
+    def _rebalance_metrics(self, name: str) -> Any:
         return self.workers.ask("GET", "/metrics", of=name)["connect-worker-rebalance-metrics"]
 
     def _states(self, connector: str) -> set[str]:

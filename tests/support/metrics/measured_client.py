@@ -32,9 +32,9 @@ class Client:
         self.world.write("in", b"x", b"y", b"z")
         self.steps.turn(2)
 
-    def figures(self) -> MetricsInput:
+    def metrics_input(self) -> MetricsInput:
         now_ms = self.world.clock.now_ms() + 2000
         return MetricsInput("app", "me", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level != "INFO")
 
     def measure(self) -> list[Measured]:
-        return list(measure(self.figures()))
+        return list(measure(self.metrics_input()))

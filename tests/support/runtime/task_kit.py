@@ -114,7 +114,7 @@ class FakeStores:
 
     uncommitted_bytes = 0
 
-    def store_figures(self, seconds: float) -> Sequence[tuple[str, str, Mapping[str, float]]]:
+    def store_metrics(self, seconds: float) -> Sequence[tuple[str, str, Mapping[str, float]]]:
         return []
 
     def commit(self, inputs: Mapping[TopicPartition, int]) -> None:

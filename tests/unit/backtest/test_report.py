@@ -11,7 +11,7 @@ from rich.console import Console
 from streams_py.backtest.kernel import Row
 from streams_py.backtest.report import CANDIDATES_MAX, report_page
 from streams_py.backtest.summary import Summary, summarise
-from streams_py.backtest.terminal import figure_text, print_summary
+from streams_py.backtest.terminal import print_summary, score_text
 from streams_py.backtest.verdict import verdict_of
 from tests.support.backtest.summaries import many, row
 from tests.support.telemetry.report import EVIL, Checked
@@ -34,9 +34,9 @@ def shown(summary: Summary, width: int = 160) -> str:
 
 
 def everything() -> list[Row]:
-    figures: dict[str, Any] = {"max_over_mean": 1.25, "moved_cold": 3, "ns_cpu": 1_500_000}
-    rows = many("recorded", [100.0] * 20, **figures) + many("better", [0.0] * 20, **figures, stable=True)
-    rows += many("worse", [9_999_999.0] * 20, **figures, stable=True)
+    scores: dict[str, Any] = {"max_over_mean": 1.25, "moved_cold": 3, "ns_cpu": 1_500_000}
+    rows = many("recorded", [100.0] * 20, **scores) + many("better", [0.0] * 20, **scores, stable=True)
+    rows += many("worse", [9_999_999.0] * 20, **scores, stable=True)
     return [*rows, row("broken", 0, valid="raised", error=f"ValueError: {EVIL}")]
 
 
@@ -108,11 +108,11 @@ def test_terminal_says_which_to_choose_when_it_is_narrow_or_wide() -> None:
     assert all("CPU" in shown(summary, width) for width in (40, 80, 160)), "nothing is cut"
 
 
-def test_figures_are_short_when_they_are_large() -> None:
-    found = [figure_text("restore_records", value) for value in (0, 9_999, 12_345, 1_234_567, 9.87e9)]
+def test_scores_are_short_when_they_are_large() -> None:
+    found = [score_text("restore_records", value) for value in (0, 9_999, 12_345, 1_234_567, 9.87e9)]
     assert found == ["0", "9,999", "12.3 k", "1.23 M", "9.87 G"]
-    assert figure_text("moved_cold", 0.25) == "0.25"
-    assert figure_text("max_over_mean", 1) == "1.00"
+    assert score_text("moved_cold", 0.25) == "0.25"
+    assert score_text("max_over_mean", 1) == "1.00"
 
 
 def test_names_do_not_control_the_terminal() -> None:

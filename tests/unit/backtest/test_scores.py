@@ -63,7 +63,7 @@ def test_demoted_active_costs_nothing_when_its_client_keeps_a_copy() -> None:
     assert (found.moved_standby, found.restore_records, found.moved_cold) == (0, 0, 0)
 
 
-def test_figures_are_unknown_when_an_end_or_lag_is() -> None:
+def test_scores_are_unknown_when_an_end_or_lag_is() -> None:
     unknown_end = replay(client(A, "0:0-3"), client(B), subs=[sub(ends=(-3,) * 4)])
     found = scored(unknown_end, A="0:0-1", B="0:2-3")
     assert (found.restore_records, found.unavailable_records) == (None, None)

@@ -27,7 +27,9 @@ def test_p_value_is_close_to_the_exact_one_when_there_are_very_many() -> None:
 
 
 def test_distribution_names_values_that_occurred_when_ranked() -> None:
-    found = summary_of(many("a", [float(value) for value in range(1, 11)])).figures[Key("", "a")]["unavailable_records"]
+    found = summary_of(many("a", [float(value) for value in range(1, 11)])).distributions[Key("", "a")][
+        "unavailable_records"
+    ]
     assert tuple(found) == (10, 5.0, 9.0, 10.0, 5.5)
 
 
@@ -42,7 +44,7 @@ def test_rows_without_a_decision_count_for_nothing_when_compared() -> None:
     bad = [row("a", 0, valid="raised", error="ValueError: x"), *many("a", [1, 1])[1:]]
     summary = summary_of(many("recorded", [5, 5]), bad)
     assert summary.against[Key("", "a")]["unavailable_records"] == Comparison(1, 0, 0)
-    assert summary.figures[Key("", "a")]["unavailable_records"].number == 1
+    assert summary.distributions[Key("", "a")]["unavailable_records"].number == 1
     assert [tuple(f)[:4] for f in summary.findings] == [("a", "", "raised", 1)]
 
 

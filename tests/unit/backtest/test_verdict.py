@@ -22,8 +22,8 @@ def judged(*parts: list[Row]) -> Verdict:
     return verdict_of(summary_of(*parts))
 
 
-def lived(candidate: str, values: list[float], **figures: Any) -> list[Row]:
-    return [one | {"scenario": EVENTS} for one in many(candidate, values, **figures)]
+def lived(candidate: str, values: list[float], **scores: Any) -> list[Row]:
+    return [one | {"scenario": EVENTS} for one in many(candidate, values, **scores)]
 
 
 def of_events(*parts: list[Row]) -> Summary:
@@ -43,7 +43,7 @@ def test_first_score_that_differs_clearly_decides_when_there_are_several() -> No
 
 
 @given(
-    figures=st.lists(
+    scores=st.lists(
         st.lists(st.sampled_from((0, 1, 2, 50, 52, 100)), min_size=3 * ENOUGH, max_size=3 * ENOUGH),
         min_size=2,
         max_size=5,
@@ -51,8 +51,8 @@ def test_first_score_that_differs_clearly_decides_when_there_are_several() -> No
     seed=st.integers(0, 1_000),
 )
 @settings(max_examples=30, deadline=None)
-def test_order_is_the_same_however_candidates_and_rows_are_given(figures: list[list[int]], seed: int) -> None:
-    names = [f"c{number}" for number in range(len(figures) - 1)] + ["recorded"]
+def test_order_is_the_same_however_candidates_and_rows_are_given(scores: list[list[int]], seed: int) -> None:
+    names = [f"c{number}" for number in range(len(scores) - 1)] + ["recorded"]
     rows = [
         row(
             name,
@@ -61,7 +61,7 @@ def test_order_is_the_same_however_candidates_and_rows_are_given(figures: list[l
             max_over_mean=of[ENOUGH + case],
             moved_active=of[2 * ENOUGH + case],
         )
-        for name, of in zip(names, figures, strict=True)
+        for name, of in zip(names, scores, strict=True)
         for case in range(ENOUGH)
     ]
     expected = verdict_of(summarise(rows, names, [""]))
@@ -176,11 +176,11 @@ def test_slow_but_steady_candidate_stays_in_when_it_is_only_converging() -> None
     assert verdict.ranking[0] == "ha"
 
 
-def test_score_is_passed_over_when_somebody_has_no_figure_for_it() -> None:
+def test_score_is_passed_over_when_a_candidate_lacks_it() -> None:
     a = many("a", [5] * ENOUGH, restore_records=None, moved_cold=2)
     b = [one | {"unavailable_records": None, "moved_cold": 1} for one in many("b", [0] * ENOUGH)]
     summary = summary_of(a, b)
-    assert "unavailable_records" not in summary.figures[Key("", "b")]
+    assert "unavailable_records" not in summary.distributions[Key("", "b")]
     assert verdict_of(summary).ranking == ["b", "a"]
 
 

@@ -17,7 +17,7 @@ def client(tmp_path: Path) -> Client:
     return made
 
 
-def store_figures(of: Client, store: str) -> dict[str, float]:
+def store_metrics(of: Client, store: str) -> dict[str, float]:
     return {m.name: float(m.value) for m in of.measure() if m.tags[-1][1] == store and ("task-id", "0_0") in m.tags}
 
 
@@ -31,12 +31,12 @@ def test_iterator_that_is_never_closed_shows(tmp_path: Path, level: str) -> None
     assert next(forgotten)[0] == "k"
     client.world.clock.advance(5_000)
     assert len(list(store.range(None, None))) == 1
-    found = store_figures(client, "counts")
+    found = store_metrics(client, "counts")
     assert found["num-open-iterators"] == 1
     assert found.get("oldest-iterator-open-since-ms") == (opened_ms if level == "DEBUG" else None)
     assert ("iterator-duration-max" in found) == (level == "DEBUG")
     del forgotten
-    found = store_figures(client, "counts")
+    found = store_metrics(client, "counts")
     assert found["num-open-iterators"] == 0
     assert found.get("oldest-iterator-open-since-ms") == (0 if level == "DEBUG" else None)
 
@@ -47,13 +47,13 @@ def test_stores_in_memory_say_how_many_keys_they_have(tmp_path: Path) -> None:
     notes = client.steps.parts.table.running()[0].stores.store("notes")
     notes.put("a", "x")
     notes.put("b", "y")
-    assert store_figures(client, "notes")["num-keys"] == 2
-    assert "num-keys" not in store_figures(client, "counts")
+    assert store_metrics(client, "notes")["num-keys"] == 2
+    assert "num-keys" not in store_metrics(client, "counts")
 
 
 def test_age_of_records_that_are_put_is_measured_with_trace_only(client: Client, tmp_path: Path) -> None:
     def ages(of: Client) -> list[float]:
-        return [value for name, value in store_figures(of, "counts").items() if name.startswith("record-e2e-latency")]
+        return [value for name, value in store_metrics(of, "counts").items() if name.startswith("record-e2e-latency")]
 
     client.world.clock.advance(60_001)  # what was counted first is forgotten
     for age_ms in (700, 300):
@@ -66,7 +66,7 @@ def test_age_of_records_that_are_put_is_measured_with_trace_only(client: Client,
 
 
 def test_punctuations_of_tasks_are_measured_with_debug_only(client: Client, tmp_path: Path) -> None:
-    def figures(of: Client) -> dict[str, float]:
+    def metrics(of: Client) -> dict[str, float]:
         return {
             m.name: float(m.value)
             for m in of.measure()
@@ -79,7 +79,7 @@ def test_punctuations_of_tasks_are_measured_with_debug_only(client: Client, tmp_
     schedules.schedule(clock.now_ms() + 1_000, 1_000, lambda now_ms: clock.advance(40))
     clock.advance(1_000)
     client.steps.turn()
-    assert figures(client) == {
+    assert metrics(client) == {
         "punctuate-total": 1,
         "punctuate-rate": pytest.approx(1 / client_seconds(client)),
         "punctuate-latency-avg": 40,
@@ -89,11 +89,11 @@ def test_punctuations_of_tasks_are_measured_with_debug_only(client: Client, tmp_
     assert (thread["punctuate-total"], thread["punctuate-latency-max"]) == (1, 40)
     quiet = Client(tmp_path / "quiet")
     quiet.work()
-    assert figures(quiet) == {}
+    assert metrics(quiet) == {}
 
 
 def client_seconds(client: Client) -> float:
-    return (client.figures().now_ms - client.steps.thread.started_ms) / 1000
+    return (client.metrics_input().now_ms - client.steps.thread.started_ms) / 1000
 
 
 def test_thread_says_its_state_and_how_often_tasks_come_and_go(client: Client) -> None:

@@ -51,32 +51,32 @@ def client(tmp_path: Path) -> Any:
     return made
 
 
-def test_figures_say_what_was_done(client: Client) -> None:
-    figures = client_metrics(client.figures(), topology="Topologies:")
+def test_metrics_say_what_was_done(client: Client) -> None:
+    metrics = client_metrics(client.metrics_input(), topology="Topologies:")
     name = client.steps.thread.name
-    assert figures["stream-metrics{client-id=me}"]["state"] == "RUNNING"
-    thread = figures[f"stream-thread-metrics{{thread-id={name}}}"]
+    assert metrics["stream-metrics{client-id=me}"]["state"] == "RUNNING"
+    thread = metrics[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (thread["process-total"], thread["process-rate"]) == (3, 1.5)
     assert (thread["poll-records-avg"], thread["task-created-total"], thread["task-closed-total"]) == (3, 2, 0)
     assert (thread["process-records-avg"], thread["process-records-max"]) == (1.5, 2)  # one, two
-    task_figures = figures[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
-    assert (task_figures["process-total"], task_figures["dropped-records-total"]) == (3, 0)
-    assert task_figures["restore-remaining-records-total"] == 0
-    updater = figures[f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"]
+    of_task = metrics[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
+    assert (of_task["process-total"], of_task["dropped-records-total"]) == (3, 0)
+    assert of_task["restore-remaining-records-total"] == 0
+    updater = metrics[f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"]
     assert (updater["active-restoring-tasks"], updater["standby-updating-tasks"]) == (0, 1)
-    topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic=in}" in group]
-    assert [figures[group]["records-consumed-total"] for group in topics] == [3]
+    topics = [group for group in metrics if group.startswith("stream-topic-metrics") and "topic=in}" in group]
+    assert [metrics[group]["records-consumed-total"] for group in topics] == [3]
     client.steps.run({})
-    again = client_metrics(client.figures(), topology="Topologies:")[f"stream-thread-metrics{{thread-id={name}}}"]
+    again = client_metrics(client.metrics_input(), topology="Topologies:")[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (again["task-created-total"], again["task-closed-total"]) == (2, 2)
 
 
 def test_tasks_of_a_paused_thread_are_counted_as_paused(client: Client) -> None:
     def updater() -> dict[str, float | str]:
-        figures = client_metrics(client.figures(), topology="Topologies:")[
+        metrics = client_metrics(client.metrics_input(), topology="Topologies:")[
             f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"
         ]
-        return {name: value for name, value in figures.items() if name.endswith("-tasks")}
+        return {name: value for name, value in metrics.items() if name.endswith("-tasks")}
 
     running = {
         "active-restoring-tasks": 0,
@@ -158,13 +158,13 @@ def use_every_operation(client: Client) -> None:
     uses.watch(buffer)
     for key in ("a", "bb", "a"):
         buffer.put(key, 1, None, 0)
-    (*_, of_node) = of_task.bound.figures.values()
+    (*_, of_node) = of_task.bound.node_metrics.values()
     of_node.emitted("suppression-emit")
     of_node.emitted("window-aggregate-final-emit")
     of_node.emission_took("window-aggregate-final-emit", 3, client.world.clock.now_ms())
 
 
-def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
+def test_every_metric_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
     use_every_operation(client)
     client.world.clock.advance(1001)
     client.steps.turn()  # what was counted goes from the cache to the sink
@@ -174,7 +174,9 @@ def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(clien
 def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: Path) -> None:
     use_every_operation(client)
     name = f"stream-state-metrics{{thread-id={client.steps.thread.name},task-id=0_0,rocksdb-state-id=counts}}"
-    used = {figure: float(of) for figure, of in client_metrics(client.figures(), topology="Topologies:")[name].items()}
+    used = {
+        metric: float(of) for metric, of in client_metrics(client.metrics_input(), topology="Topologies:")[name].items()
+    }
     assert used["put-rate"] == 3  # in two seconds three records, each read and written in one step, and three more
     assert used["get-rate"] == used["delete-rate"] == used["all-rate"] == 0.5
     assert 0 < used["get-latency-avg"] <= used["get-latency-max"] < 60e9
@@ -191,18 +193,18 @@ def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: 
 def test_buffers_of_suppress_say_how_large_they_are_with_debug(client: Client) -> None:
     use_every_operation(client)
     name = f"stream-state-metrics{{thread-id={client.steps.thread.name},task-id=0_0,rocksdb-state-id=counts}}"
-    found = client_metrics(client.figures(), topology="")[name]
+    found = client_metrics(client.metrics_input(), topology="")[name]
     assert found["suppression-buffer-count-avg"] == pytest.approx(5 / 3)
     assert found["suppression-buffer-count-max"] == 2
     assert 0 < float(found["suppression-buffer-size-avg"]) < float(found["suppression-buffer-size-max"])
 
 
 def test_caches_say_how_much_of_what_is_read_they_have_with_debug_only(client: Client, tmp_path: Path) -> None:
-    def figures(of: Client) -> dict[str, float]:
+    def metrics(of: Client) -> dict[str, float]:
         names = ("hit-ratio-avg", "hit-ratio-min", "hit-ratio-max", "cache-size-bytes-total")
         return {m.name: float(m.value) for m in of.measure() if m.name in names and ("task-id", "0_0") in m.tags}
 
-    found = figures(client)
+    found = metrics(client)
     assert found["hit-ratio-avg"] == pytest.approx(2 / 3)  # the first record of a key was not there
     assert (found["hit-ratio-min"], found["hit-ratio-max"]) == (0, pytest.approx(2 / 3))
     cache = client.steps.parts.table.running()[0].stores.store("counts")._cache
@@ -210,22 +212,22 @@ def test_caches_say_how_much_of_what_is_read_they_have_with_debug_only(client: C
     client.world.clock.advance(1001)
     client.steps.turn()
     client.steps.membership.round({})
-    assert figures(client) == {}
+    assert metrics(client) == {}
     quiet = Client(tmp_path / "quiet")
     quiet.work()
-    assert figures(quiet) == {}
+    assert metrics(quiet) == {}
 
 
 def test_tasks_say_what_they_took_of_the_thread(client: Client) -> None:
-    figures = client_metrics(client.figures(), topology="Topologies:")
+    metrics = client_metrics(client.metrics_input(), topology="Topologies:")
     name = client.steps.thread.name
     client.steps.parts.table.running()[0].process_latency.add(12, 3)
-    active = client_metrics(client.figures(), topology="")[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
+    active = client_metrics(client.metrics_input(), topology="")[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
     assert active["active-process-ratio"] == 1
     assert (active["process-latency-max"], active["process-latency-avg"]) == (4, 2)
     assert active["process-ratio"] == pytest.approx(0.006)
     assert (active["restore-total"], active["restore-rate"]) == (0, 0)
-    assert figures["stream-metrics{client-id=me}"]["topology-description"] == "Topologies:"
+    assert metrics["stream-metrics{client-id=me}"]["topology-description"] == "Topologies:"
 
 
 def test_tasks_say_how_much_was_replayed_into_their_stores(client: Client) -> None:
@@ -271,12 +273,12 @@ class Own:
 
     config = SimpleNamespace(application_id="app")
 
-    def __init__(self, *figures: tuple[str, str, float]) -> None:
-        self.figures = figures
+    def __init__(self, *metrics: tuple[str, str, float]) -> None:
+        self.metrics = metrics
 
     def measure(self) -> list[Measured]:
         tags = (("thread-id", "t"), ("orders-id", "shop"), ("1 größe", "x"))
-        return [Measured(group, tags, name, value) for group, name, value in self.figures]
+        return [Measured(group, tags, name, value) for group, name, value in self.metrics]
 
 
 def test_prometheus_reads_what_processors_measure_whatever_they_call_it() -> None:
@@ -381,7 +383,7 @@ def test_open_telemetry_reads_what_processors_measure_once_it_was_seen() -> None
             if metric.name == "kafka_streams_stream_orders_metrics_paid_total"
         ]
 
-    until(lambda: paid() == [3], "the figure to be known")
+    until(lambda: paid() == [3], "the metric to be known")
 
 
 def test_rebalance_is_a_span_with_its_phases(tmp_path: Path) -> None:
@@ -414,7 +416,7 @@ def test_listener_that_fails_disturbs_nobody(tmp_path: Path) -> None:
     assert [(timeline.active_tasks, timeline.standby_tasks, timeline.error) for timeline in heard] == [(1, 1, None)]
 
 
-def test_dashboard_asks_for_figures_that_exist() -> None:
+def test_dashboard_asks_for_metrics_that_exist() -> None:
     panels = json.loads(dashboard())["panels"]
     asked = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"kafka_\w+", target["expr"])

@@ -290,8 +290,8 @@ def test_stores_tell_of_open_iterators_and_of_the_age_of_records() -> None:
 
 
 def dropped(driver: TopologyTestDriver) -> float:
-    tasks = [figures for group, figures in driver.metrics().items() if group.startswith("stream-task-metrics")]
-    return sum(float(figures["dropped-records-total"]) for figures in tasks)
+    tasks = [metrics for group, metrics in driver.metrics().items() if group.startswith("stream-task-metrics")]
+    return sum(float(metrics["dropped-records-total"]) for metrics in tasks)
 
 
 def test_dropped_records_are_counted() -> None:

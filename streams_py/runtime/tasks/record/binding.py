@@ -34,7 +34,7 @@ from streams_py.topology.declare.nodes import (
     SourceNode,
 )
 from streams_py.topology.metrics.averages import Sampled
-from streams_py.topology.metrics.node_metrics import NodeFigures
+from streams_py.topology.metrics.node_metrics import NodeMetrics
 from streams_py.topology.metrics.processor_metrics import ProcessorMetrics
 from streams_py.topology.operators.in_place import forward_unchanged
 from streams_py.topology.operators.stateless import Statement
@@ -48,7 +48,16 @@ class BoundNode:
     """One processor node in one task; see ``NodeContext``."""
 
     __slots__ = (
-        "_close", "_init", "_services", "_store_names", "children", "figures", "forward", "metrics", "name", "record",
+        "_close",
+        "_init",
+        "_services",
+        "_store_names",
+        "children",
+        "forward",
+        "metrics",
+        "name",
+        "node_metrics",
+        "record",
         "remembered",
     )  # fmt: skip
 
@@ -58,11 +67,11 @@ class BoundNode:
         services: NodeServices,
         children: Mapping[str, Process],
         metrics: ProcessorMetrics,
-        figures: NodeFigures | None,
+        node_metrics: NodeMetrics | None,
     ) -> None:
         self.name = node.name
         self.metrics = metrics
-        self.figures = figures
+        self.node_metrics = node_metrics
         self.record = services.record
         self.children = children
         self.forward = _forward_to(children, services.settings.in_place_checks)
@@ -216,7 +225,7 @@ class BoundTopology:
 
     sources: Mapping[str, Process]
     nodes: tuple[BoundNode, ...]
-    figures: Mapping[str, NodeFigures] = field(default_factory=dict)
+    node_metrics: Mapping[str, NodeMetrics] = field(default_factory=dict)
     """Metrics of each node, if they are measured."""
     lateness: Sampled = field(default_factory=Sampled)
     """How far records are behind the task's stream time, in ms, if that is measured."""
@@ -278,13 +287,13 @@ def bind_nodes(nodes: Sequence[Node], services: NodeServices) -> BoundTopology:
     chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
     metrics = ProcessorMetrics()
-    figures = {node.name: NodeFigures() for node in nodes} if services.settings.is_measured else {}
+    node_metrics = {node.name: NodeMetrics() for node in nodes} if services.settings.is_measured else {}
     lateness = Sampled()
 
     def node_below(name: str) -> Process:
-        if not figures:
+        if not node_metrics:
             return functions[name]
-        return measured(functions[name], figures[name], services.now_ms, is_last=not children[name])
+        return measured(functions[name], node_metrics[name], services.now_ms, is_last=not children[name])
 
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
@@ -294,24 +303,24 @@ def bind_nodes(nodes: Sequence[Node], services: NodeServices) -> BoundTopology:
         if isinstance(node, SourceNode):
             functions[node.name] = _forward_to(below, services.settings.in_place_checks)
             continue
-        context = BoundNode(node, services, below, metrics, figures.get(node.name))
+        context = BoundNode(node, services, below, metrics, node_metrics.get(node.name))
         bound.append(context)
         operator = node.operator
         if not isinstance(operator, Statement):
             functions[node.name] = operator.bind(context)
             continue
-        chain = chains.get(next(iter(below))) if len(below) == 1 and not figures else None
+        chain = chains.get(next(iter(below))) if len(below) == 1 and not node_metrics else None
         links = ((operator, context.failed), *(() if chain is None else chain.links))
         tail = context.forward if chain is None else chain.tail
         chains[node.name] = _Chain(links, tail)
         functions[node.name] = operator.bind(context) if chain is None else fused(links, tail)
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
-    if figures:
+    if node_metrics:
         sources = {
-            name: measured_source(source, figures[name], services.record, lateness, services.now_ms)
+            name: measured_source(source, node_metrics[name], services.record, lateness, services.now_ms)
             for name, source in sources.items()
         }
-    return BoundTopology(sources, tuple(reversed(bound)), figures, lateness, metrics)
+    return BoundTopology(sources, tuple(reversed(bound)), node_metrics, lateness, metrics)
 
 
 def _forward_to(targets: Mapping[str, Process], checks: InPlaceChecks | None) -> Process:

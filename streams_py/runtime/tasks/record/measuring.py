@@ -13,14 +13,14 @@ from streams_py.ports import Headers, RawRecord
 from streams_py.ports.record_headers import headers_of_all
 from streams_py.topology.declare.nodes import Process, RecordContext
 from streams_py.topology.metrics.averages import Sampled
-from streams_py.topology.metrics.node_metrics import NodeFigures
+from streams_py.topology.metrics.node_metrics import NodeMetrics
 
 _FIXED_BYTES = 20
 """Bytes of a record besides key, value, headers and topic name, as Kafka Streams counts them: timestamp and offset with
 8 bytes each, partition with 4."""
 
 
-def measured(process: Process, figures: NodeFigures, now_ms: Callable[[], int], *, is_last: bool) -> Process:
+def measured(process: Process, node_metrics: NodeMetrics, now_ms: Callable[[], int], *, is_last: bool) -> Process:
     """Return a function that also counts its calls.
 
     Args:
@@ -28,25 +28,25 @@ def measured(process: Process, figures: NodeFigures, now_ms: Callable[[], int], 
     """
 
     def count_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
-        figures.processed += 1
+        node_metrics.processed += 1
         process(key, value, timestamp_ms)
 
     def process_to_the_end(key: Any, value: Any, timestamp_ms: int) -> None:
-        figures.processed += 1
+        node_metrics.processed += 1
         process(key, value, timestamp_ms)
         ended_ms = now_ms()
-        figures.end_to_end.add(ended_ms - timestamp_ms, ended_ms)
+        node_metrics.end_to_end.add(ended_ms - timestamp_ms, ended_ms)
 
     return process_to_the_end if is_last else count_and_process
 
 
 def measured_source(
-    process: Process, figures: NodeFigures, record: RecordContext, lateness: Sampled, now_ms: Callable[[], int]
+    process: Process, node_metrics: NodeMetrics, record: RecordContext, lateness: Sampled, now_ms: Callable[[], int]
 ) -> Process:
     """Return the function of a source node, also measuring how far records are behind their task's stream time."""
 
     def measure_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
-        figures.processed += 1
+        node_metrics.processed += 1
         lateness.add(record.stream_time_ms - timestamp_ms, now_ms())
         process(key, value, timestamp_ms)
 

@@ -80,20 +80,20 @@ def test_situation_is_that_which_a_leader_would_record_when_a_group_is_at_rest()
 
 def test_nothing_moves_when_the_group_is_as_the_candidate_wants_it() -> None:
     of = found(at_rest(), NOW, HA)
-    assert (of["ha"].moves, of["ha"].figures["rounds"], of["ha"].figures["moved_active"]) == ([], 1, 0)
-    assert of["recorded"].figures["moved_active"] == 0
-    assert of["recorded"].figures["max_over_mean"] == of["ha"].figures["max_over_mean"] == 1
+    assert (of["ha"].moves, of["ha"].scores["rounds"], of["ha"].scores["moved_active"]) == ([], 1, 0)
+    assert of["recorded"].scores["moved_active"] == 0
+    assert of["recorded"].scores["max_over_mean"] == of["ha"].scores["max_over_mean"] == 1
 
 
 def test_candidates_differ_in_what_they_would_do_when_somebody_has_just_joined() -> None:
     """High availability warms up first. Sticky moves tasks immediately, so they must be restored then."""
     of = found(joined(), NOW, HA, STICKY)
-    assert of["ha"].figures["unavailable_records"] == 0
-    assert of["sticky"].figures["unavailable_records"] == 50_000
-    assert of["ha"].figures["rounds"] > of["sticky"].figures["rounds"]
+    assert of["ha"].scores["unavailable_records"] == 0
+    assert of["sticky"].scores["unavailable_records"] == 50_000
+    assert of["ha"].scores["rounds"] > of["sticky"].scores["rounds"]
     (moved,) = (move for move in of["sticky"].moves if move.task.subtopology == 0)
     assert (moved.before, moved.after) == (str(process(0)), str(process(1)))
-    assert of["recorded"].figures["max_over_mean"] > 1
+    assert of["recorded"].scores["max_over_mean"] > 1
 
 
 def test_tasks_come_from_nobody_when_a_what_if_takes_their_client_away() -> None:
@@ -101,7 +101,7 @@ def test_tasks_come_from_nobody_when_a_what_if_takes_their_client_away() -> None
     (lost,) = outcomes(present, Orders([NOW, HA], scenarios=("remove_clients(1)",)))
     assert len(lost.moves) == 2
     assert {move.before for move in lost.moves} == {None}
-    assert 0 < lost.figures["unavailable_records"] <= 1_000, "there is a standby"
+    assert 0 < lost.scores["unavailable_records"] <= 1_000, "there is a standby"
 
 
 @pytest.fixture

@@ -266,9 +266,9 @@ class RaisesForSo(assignors.InTurn):
 def test_recorded_assignor_lives_through_the_events_when_its_code_is_here(texts: list[str]) -> None:
     bench = Bench(Orders([chosen("recorded").candidate, chosen("ha=builtin:high_availability").candidate]))
     found = list(bench.rows(segments_of(texts)[0], input_hash="ab" * 32))
-    figures = {name: [{**row, "candidate": "", "ns_wall": 0, "ns_cpu": 0} for row in found if row["candidate"] == name]
+    scores = {name: [{**row, "candidate": "", "ns_wall": 0, "ns_cpu": 0} for row in found if row["candidate"] == name]
                for name in ("recorded", "ha")}  # fmt: skip
-    assert figures["recorded"] == figures["ha"]
+    assert scores["recorded"] == scores["ha"]
     assert all(row["scenario"] == EVENTS and row["input_hash"].startswith("ab") for row in found)
     (row,) = (row for row in bench.rows(texts[5], input_hash="x") if row["candidate"] == "recorded")
     assert row["reproduced"] is True

@@ -57,7 +57,7 @@ def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog:
     assert updater.progress() == RestoreProgress()
     assert updater.progress().seconds_left == 0
     assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
-    assert updater.figures["restore-records-total"] == 100
+    assert updater.metrics["restore-records-total"] == 100
 
 
 def test_updater_says_what_it_spends_its_time_on() -> None:
@@ -71,14 +71,14 @@ def test_updater_says_what_it_spends_its_time_on() -> None:
     ):
         meter.spent(activity, now_ms)
     meter.count([FakeRecord(LOG, offset) for offset in range(5)], 2_000)
-    figures = meter.figures
-    assert {name: of for name, of in figures.items() if name.endswith("-ratio")} == {
+    metrics = meter.metrics
+    assert {name: of for name, of in metrics.items() if name.endswith("-ratio")} == {
         "idle-ratio": 0.5,
         "active-restore-ratio": 0.3,
         "standby-update-ratio": 0.1,
         "checkpoint-ratio": 0.1,
     }
-    assert (figures["restore-records-total"], figures["restore-call-total"], figures["restore-call-rate"]) == (5, 1, 1)
+    assert (metrics["restore-records-total"], metrics["restore-call-total"], metrics["restore-call-rate"]) == (5, 1, 1)
 
 
 def test_rounds_of_the_updater_are_counted_for_what_they_are(log: FakeLog) -> None:
@@ -86,8 +86,8 @@ def test_rounds_of_the_updater_are_counted_for_what_they_are(log: FakeLog) -> No
     updater = Stepped(log)
     updater.add(active(LOG))
     updater.turn(3)
-    assert updater.figures["restore-call-total"] == 1
-    assert set(updater.figures) >= {f"{activity}-ratio" for activity in ACTIVITIES}
+    assert updater.metrics["restore-call-total"] == 1
+    assert set(updater.metrics) >= {f"{activity}-ratio" for activity in ACTIVITIES}
 
 
 def test_progress_begins_again_when_the_task_was_taken_away(log: FakeLog) -> None:

@@ -30,18 +30,18 @@ def topology(*topics: str) -> Topology:
     return made.add_sink("sink", "out", "source")
 
 
-def figures(kit: Kit, *, seconds: float = 2.0) -> dict[str, dict[str, float | str]]:
-    kit.stores.cache_figures = list  # type: ignore[attr-defined]
+def metrics(kit: Kit, *, seconds: float = 2.0) -> dict[str, dict[str, float | str]]:
+    kit.stores.cache_metrics = list  # type: ignore[attr-defined]
     return task_metrics("t", [kit.task], At(kit.clock.now_ms(), seconds, kit.settings.is_measured))
 
 
 def node(kit: Kit, name: str) -> dict[str, float | str]:
-    return figures(kit).get(f"{NODES}{{thread-id=t,task-id=0_0,processor-node-id={name}}}", {})
+    return metrics(kit).get(f"{NODES}{{thread-id=t,task-id=0_0,processor-node-id={name}}}", {})
 
 
 def topic(kit: Kit, name: str, topic: str) -> dict[str, float | str]:
     tags = f"thread-id=t,task-id=0_0,processor-node-id={name},topic={topic}"
-    return figures(kit).get(f"stream-topic-metrics{{{tags}}}", {})
+    return metrics(kit).get(f"stream-topic-metrics{{{tags}}}", {})
 
 
 @pytest.mark.parametrize("is_measured", [False, True])
@@ -93,13 +93,13 @@ def test_lateness_is_the_distance_to_stream_time() -> None:
     kit = Kit(topology(), is_measured=True)
     for offset, at in enumerate((100, 70, 110, 109)):
         kit.add(record("v", at=at, offset=offset))
-    assert "record-lateness-max" not in figures(kit)[TASK]
+    assert "record-lateness-max" not in metrics(kit)[TASK]
     kit.task.process(10)
-    assert (figures(kit)[TASK]["record-lateness-avg"], figures(kit)[TASK]["record-lateness-max"]) == (31 / 4, 30)
+    assert (metrics(kit)[TASK]["record-lateness-avg"], metrics(kit)[TASK]["record-lateness-max"]) == (31 / 4, 30)
     quiet = Kit(topology())
     quiet.add(record("v", at=1))
     quiet.task.process(1)
-    assert "record-lateness-avg" not in figures(quiet)[TASK]
+    assert "record-lateness-avg" not in metrics(quiet)[TASK]
 
 
 @pytest.mark.parametrize("extracts", [False, True])
@@ -112,7 +112,7 @@ def test_records_taken_while_a_partition_is_empty_are_enforced(extracts: bool) -
     kit.add(record("1", topic="a"), record("2", topic="b"), record("3", topic="a", offset=1, at=3))
     kit.add(record("4", topic="a", offset=2, at=4), record("slow", topic="a", offset=3, at=5))
     kit.task.process(10)
-    found = figures(kit)[TASK]
+    found = metrics(kit)[TASK]
     assert found["enforced-processing-total"] == 2  # not the failed record, nor those before b was empty
     assert found["enforced-processing-rate"] == 1
 
@@ -121,7 +121,7 @@ def test_nothing_is_enforced_when_the_task_never_waits() -> None:
     kit = Kit(topology("a", "b"), inputs=("a", "b"), max_task_idle_ms=-1, is_measured=True)
     kit.add(record("1", topic="a"), record("2", topic="a", offset=1))
     assert kit.task.process(10) == 2
-    assert figures(kit)[TASK]["enforced-processing-total"] == 0
+    assert metrics(kit)[TASK]["enforced-processing-total"] == 0
 
 
 def test_topics_say_bytes_as_kafka_streams_counts_them_with_debug_only() -> None:

@@ -29,9 +29,9 @@ def measured(builder: StoreBuilder, *, uses: bool = False) -> tuple[Any, Measure
     return store, stores
 
 
-def figures(stores: MeasuredStores, store: Any) -> Mapping[str, float]:
-    [(_, _, figures)] = stores.figures({"s": store}, None, StoreDefaults(), 1)
-    return figures
+def metrics(stores: MeasuredStores, store: Any) -> Mapping[str, float]:
+    [(_, _, found)] = stores.metrics({"s": store}, None, StoreDefaults(), 1)
+    return found
 
 
 def test_stores_in_memory_say_how_much_is_in_them() -> None:
@@ -45,7 +45,7 @@ def test_stores_in_memory_say_how_much_is_in_them() -> None:
         windows.put("a", 1, at)
         sessions.put(Windowed("a", at, at + 5), 1)
     found = [(of_plain, plain), (of_windows, windows), (of_sessions, sessions)]
-    assert [figures(*of) for of in found] == [{"num-open-iterators": 0, "num-keys": n} for n in (1, 3, 3)]
+    assert [metrics(*of) for of in found] == [{"num-open-iterators": 0, "num-keys": n} for n in (1, 3, 3)]
 
 
 @pytest.mark.parametrize(
@@ -59,31 +59,31 @@ def test_stores_in_memory_say_how_much_is_in_them() -> None:
 def test_stores_that_would_have_to_count_do_not(builder: StoreBuilder) -> None:
     store, stores = measured(builder)
     store.put("a", 1)
-    assert figures(stores, store) == {"num-open-iterators": 0}
+    assert metrics(stores, store) == {"num-open-iterators": 0}
 
 
 def test_store_that_closes_while_it_is_asked_has_no_number_of_keys() -> None:
     store, stores = measured(declared(StoreKind.KEY_VALUE))
     store.close()
-    assert figures(stores, store) == {"num-open-iterators": 0}
+    assert metrics(stores, store) == {"num-open-iterators": 0}
 
 
-def test_stores_without_iterators_have_no_figures_of_them() -> None:
+def test_stores_without_iterators_have_no_metrics_of_them() -> None:
     store, stores = measured(declared(StoreKind.VERSIONED_KEY_VALUE, history_ms=1_000), uses=True)
     store.put("a", 1, 5)
     assert [version.value for version in store.history("a")] == [1]
-    assert figures(stores, store).keys() >= {"put-rate"}
-    assert not figures(stores, store).keys() & {"num-open-iterators", "oldest-iterator-open-since-ms"}
+    assert metrics(stores, store).keys() >= {"put-rate"}
+    assert not metrics(stores, store).keys() & {"num-open-iterators", "oldest-iterator-open-since-ms"}
 
 
 @pytest.mark.parametrize("uses", [False, True], ids=["info", "debug"])
 def test_oldest_iterator_is_told_of_with_debug_only(uses: bool) -> None:
     store, stores = measured(declared(StoreKind.KEY_VALUE), uses=uses)
     entries = store.all()
-    found = figures(stores, store)
+    found = metrics(stores, store)
     assert (found["num-open-iterators"], found.get("oldest-iterator-open-since-ms")) == (1, 70 if uses else None)
     del entries
-    found = figures(stores, store)
+    found = metrics(stores, store)
     assert (found["num-open-iterators"], found.get("oldest-iterator-open-since-ms")) == (0, 0 if uses else None)
 
 
@@ -92,4 +92,4 @@ def test_nothing_is_measured_when_nobody_wants_it() -> None:
     store: Any = open_store(builder, application_id="app", context=RecordContext())
     stores = MeasuredStores({"s": builder}, None)
     stores.watch("s", store)
-    assert (figures(stores, store), store.iterators) == ({}, None)
+    assert (metrics(stores, store), store.iterators) == ({}, None)

@@ -12,7 +12,7 @@ from streams_py.serdes import INT64, STRING
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 from streams_py.state.disk.properties import PROPERTIES
-from streams_py.state.metrics.store_metrics import StoreFigures, state_tag
+from streams_py.state.metrics.store_metrics import StoreMetrics, state_tag
 from streams_py.state.opening.stores import open_store
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ValueAndTimestamp
@@ -23,72 +23,72 @@ STAMPED = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 CACHED = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, caching=True)
 
 
-def watched(builder: StoreBuilder, now_ms: Callable[[], int] | None = None) -> tuple[Any, StoreFigures]:
-    figures, store = StoreFigures(now_ms=now_ms), open_store(builder, application_id="app", context=RecordContext())
-    figures.watch(store)
-    return store, figures
+def watched(builder: StoreBuilder, now_ms: Callable[[], int] | None = None) -> tuple[Any, StoreMetrics]:
+    metrics, store = StoreMetrics(now_ms=now_ms), open_store(builder, application_id="app", context=RecordContext())
+    metrics.watch(store)
+    return store, metrics
 
 
 def test_method_that_calls_others_counts_once() -> None:
-    store, figures = watched(PLAIN)
+    store, metrics = watched(PLAIN)
     store.put_all([("a", 1), ("b", 2)])
     assert store.delete("a") == 1
     assert store.put_if_absent("b", 7) == 2
     assert list(store.all()) == [("b", 2)]
-    rates = {name: of for name, of in figures.figures(2) if name.endswith("-rate")}
+    rates = {name: of for name, of in metrics.metrics(2) if name.endswith("-rate")}
     assert rates == {"put-all-rate": 0.5, "delete-rate": 0.5, "put-if-absent-rate": 0.5, "all-rate": 0.5}
 
 
 def test_aggregation_counts_as_one_put_and_does_what_it_did() -> None:
-    store, figures = watched(STAMPED)
+    store, metrics = watched(STAMPED)
     update = store.updater(lambda: 0, lambda key, value, old: old + value)
     assert update("k", 5, 10) == (5, 0, 10)
     assert update("k", 2, 7) == (7, 5, 10)
     assert store.get_parts("k") == (7, 10)
-    assert {name: of for name, of in figures.figures(1) if name.endswith("-rate")} == {"put-rate": 2, "get-rate": 1}
+    assert {name: of for name, of in metrics.metrics(1) if name.endswith("-rate")} == {"put-rate": 2, "get-rate": 1}
 
 
 def test_put_says_how_old_the_record_in_process_is_with_trace_only() -> None:
     now_ms = 10_000
-    store, figures = watched(PLAIN, lambda: now_ms)
+    store, metrics = watched(PLAIN, lambda: now_ms)
     of_age = [f"record-e2e-latency-{of}" for of in ("avg", "min", "max")]
     store.put("before the first record", 0)
-    assert not set(of_age) & dict(figures.figures(1)).keys()
+    assert not set(of_age) & dict(metrics.metrics(1)).keys()
     for timestamp_ms in (9_700, 9_900):
-        figures.record.timestamp = timestamp_ms
+        metrics.record.timestamp = timestamp_ms
         store.put("a", 1)
-    figures.record.timestamp = 0  # Kafka Streams does not look at these
+    metrics.record.timestamp = 0  # Kafka Streams does not look at these
     store.put_all([("b", 2)])
     assert (store.delete("a"), store.get("b")) == (1, 2)
-    found = dict(figures.figures(1))
+    found = dict(metrics.metrics(1))
     assert [found[name] for name in of_age] == [200, 100, 300]
-    figures.record.timestamp = 9_950
+    metrics.record.timestamp = 9_950
     assert store.put_if_absent("c", 3) is None
-    assert dict(figures.figures(1))["record-e2e-latency-min"] == 50
+    assert dict(metrics.metrics(1))["record-e2e-latency-min"] == 50
     now_ms += 120_000
-    assert not set(of_age) & dict(figures.figures(1)).keys()
+    assert not set(of_age) & dict(metrics.metrics(1)).keys()
     other, quiet = watched(PLAIN)
     quiet.record.timestamp = 1
     other.put("a", 1)
-    assert not set(of_age) & dict(quiet.figures(1)).keys()
+    assert not set(of_age) & dict(quiet.metrics(1)).keys()
 
 
 def test_aggregation_says_how_old_its_record_is_once() -> None:
-    store, figures = watched(STAMPED, lambda: 500)
-    figures.record.timestamp = 100
+    store, metrics = watched(STAMPED, lambda: 500)
+    metrics.record.timestamp = 100
     update = store.updater(lambda: 0, lambda key, value, old: old + value)
     assert update("k", 5, 100) == (5, 0, 100)
-    figures.record.timestamp = 300
+    metrics.record.timestamp = 300
     store.put_value("k", 7, 300)
-    assert dict(figures.figures(1))["record-e2e-latency-avg"] == 300
+    assert dict(metrics.metrics(1))["record-e2e-latency-avg"] == 300
 
 
 def test_call_that_fails_is_counted_and_the_next_one_too() -> None:
-    store, figures = watched(PLAIN)
+    store, metrics = watched(PLAIN)
     for _ in range(2):
         with pytest.raises(Exception, match="str"):
             store.get(1)
-    assert dict(figures.figures(1))["get-rate"] == 2
+    assert dict(metrics.metrics(1))["get-rate"] == 2
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
@@ -127,11 +127,11 @@ def test_hit_ratios_are_those_of_the_last_minute() -> None:
     now_ns = 0
 
     def ratios() -> list[float]:
-        return [figures.hit_ratios[f"hit-ratio-{of}"] for of in ("avg", "min", "max")]
+        return [metrics.hit_ratios[f"hit-ratio-{of}"] for of in ("avg", "min", "max")]
 
-    figures = StoreFigures(lambda: now_ns)
+    metrics = StoreMetrics(lambda: now_ns)
     cached: Any = open_store(CACHED, application_id="app", context=RecordContext(), cache=RecordCache(1 << 20))
-    figures.watch(cached)
+    metrics.watch(cached)
     assert ratios() == [0, 0, 0]
     for key in ("missing", "k"):
         assert cached.get(key) is None

@@ -392,7 +392,7 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
     two = Steps(world, counting(), tmp_path / "two", **settings)
     two.membership.round(both)
     until(lambda: has_started(two), "both tasks to run")
-    assert two.updater.figures["restore-records-total"] == 0
+    assert two.updater.metrics["restore-records-total"] == 0
     store: Any = two.parts.table.shown[0].stores.store("counts")
     assert store.get("old-0").value == 20
     two.close()

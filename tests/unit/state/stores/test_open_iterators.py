@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streams_py.serdes.windowed import Windowed
-from streams_py.state.metrics.store_metrics import StoreFigures
+from streams_py.state.metrics.store_metrics import StoreMetrics
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
 from streams_py.state.reading.window_views import ReadOnlySessionStore, ReadOnlyWindowStore
@@ -58,12 +58,12 @@ def clocks() -> Clocks:
     return Clocks()
 
 
-def listed(store: Any, clocks: Clocks, *, measured: bool = False) -> StoreFigures:
+def listed(store: Any, clocks: Clocks, *, measured: bool = False) -> StoreMetrics:
     store.iterators = OpenIterators(clocks.now_ms)
-    figures = StoreFigures(clocks.now_ns)
+    metrics = StoreMetrics(clocks.now_ns)
     if measured:
-        figures.watch(store)
-    return figures
+        metrics.watch(store)
+    return metrics
 
 
 def check_each(store: Any, opens: dict[str, Callable[[Any], Iterator[Any]]], clocks: Clocks, *, entries: int) -> None:
@@ -185,13 +185,13 @@ def test_duration_is_from_opening_until_the_end_however_it_ends(
     kit = make_kit(MEMORY)
     kit.put("a", 1)
     kit.put("b", 2)
-    figures = listed(kit.store, clocks, measured=True)
+    metrics = listed(kit.store, clocks, measured=True)
     for took_ns in (100, 300):
         entries: Any = kit.store.all()
         if end != "unread":
             next(entries)
         clocks.ns += took_ns
-        assert "iterator-duration-max" not in dict(figures.figures(1)) or took_ns == 300
+        assert "iterator-duration-max" not in dict(metrics.metrics(1)) or took_ns == 300
         match end:
             case "end":
                 assert len(list(entries)) == 1
@@ -199,7 +199,7 @@ def test_duration_is_from_opening_until_the_end_however_it_ends(
                 entries.close()
             case _:
                 del entries
-    found = dict(figures.figures(1))
+    found = dict(metrics.metrics(1))
     assert (found["iterator-duration-avg"], found["iterator-duration-max"]) == (200, 300)
 
 

@@ -61,8 +61,8 @@ def test_report_of_golden_tables_shows_every_section() -> None:
     page = report_page(tables(fold(stored())))
     checked(page)
     assert "no data for" not in page
-    for figure in ("member_joined", "move_warm", "0_1", "longest pause"):
-        assert figure in page
+    for shown in ("member_joined", "move_warm", "0_1", "longest pause"):
+        assert shown in page
 
 
 def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
@@ -85,7 +85,7 @@ def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
     ("records", "shown"),
     [(0, "0"), (999_999, "999,999"), (1_000_000, "1.0 M"), (12_345_678_901, "12.3 G"), (98_765 * 10**12, "98,765 T")],
 )
-def test_figures_fit_their_cards(records: int, shown: str) -> None:
+def test_numbers_fit_their_cards(records: int, shown: str) -> None:
     made = tables(fold(stored()))
     moves = [{**made["move"][0], "kind": "move_cold", "restore_records": records}]
     page = report_page(Tables("app", {**made.rows, "move": moves}))

@@ -316,8 +316,8 @@ def emits(describe: Callable[[KGroupedStream[str, str]], Any], name: str, level:
             source.send("k", "v", timestamp_ms=timestamp_ms)
             driver.advance_wall_clock(500)
         found = driver.metrics()
-    [figures] = [of for group, of in found.items() if f"processor-node-id={name}}}" in group] or [{}]
-    return {what: of for what, of in figures.items() if "emit" in what}
+    [metrics] = [of for group, of in found.items() if f"processor-node-id={name}}}" in group] or [{}]
+    return {what: of for what, of in metrics.items() if "emit" in what}
 
 
 def test_results_that_suppress_sends_on_are_counted_with_debug_only() -> None:

@@ -28,7 +28,7 @@ class Measuring(Processor[str, str, str, str]):
         self._took.record(len(record.value))
 
 
-def test_sensors_of_processors_stand_beside_the_figures_of_their_task() -> None:
+def test_sensors_of_processors_stand_beside_the_metrics_of_their_task() -> None:
     builder = StreamsBuilder(**TEXTS)
     builder.stream("in").process(Measuring)
     with TopologyTestDriver(builder.build()) as driver:
@@ -65,16 +65,16 @@ def test_the_same_sensor_is_given_for_the_same_names() -> None:
 def test_negative_values_are_kept_as_they_are() -> None:
     metrics = ProcessorMetrics()
     metrics.add_latency_rate_total_sensor("s", "e", "o").record(-2.5)
-    [(_, _, figures)] = metrics.figures(1.0)
-    assert (figures["o-latency-avg"], figures["o-latency-max"]) == (-2.5, -2.5)
+    [(_, _, found)] = metrics.metrics(1.0)
+    assert (found["o-latency-avg"], found["o-latency-max"]) == (-2.5, -2.5)
 
 
 def test_sensors_that_recorded_nothing_have_zeros() -> None:
     metrics = ProcessorMetrics()
     metrics.add_latency_rate_total_sensor("s", "e", "o")
-    [(group, tags, figures)] = metrics.figures(1.0)
+    [(group, tags, found)] = metrics.metrics(1.0)
     assert (group, tags) == ("stream-s-metrics", {"s-id": "e"})
-    assert set(figures.values()) == {0.0}
+    assert set(found.values()) == {0.0}
 
 
 @pytest.mark.parametrize("names", [("", "e", "o"), ("s", "", "o"), ("s", "e", ""), ("s", 7, "o")])

@@ -18,7 +18,8 @@ def bound_answers(client: Any, bytes_max: int) -> None:
         client: An ``httpx.Client`` or an ``httpx.AsyncClient``.
         bytes_max: The maximum length of an answer's body.
     """
-    httpx: Any = importlib.import_module(type(client).__module__.partition(".")[0])
+    packages = (kind.__module__.partition(".")[0] for kind in type(client).__mro__)  # authlib's are subclasses
+    httpx: Any = importlib.import_module(next(name for name in packages if name in ("httpx", "httpx2")))
 
     def check(answer: Any) -> None:
         if answer.headers.get("content-encoding", "identity") != "identity":

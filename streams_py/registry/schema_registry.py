@@ -19,6 +19,7 @@ from streams_py.config.keys import is_secret
 from streams_py.config.secrets import redact
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.http.answers import bound_answers
+from streams_py.http.deadlines import bound_duration
 from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
 from streams_py.registry.requests import GuardedRequests
 from streams_py.serdes import Serde
@@ -43,7 +44,8 @@ class SchemaRegistry:
             (``user:password``), ``ssl.ca.location`` or ``bearer.auth...``.
         serializer: Settings of confluent-kafka's serializers, such as ``{"auto.register.schemas": False}``.
         deserializer: Settings of confluent-kafka's deserializers.
-        timeout_ms: Timeout of one request. The stream thread waits for the response.
+        timeout_ms: Time limit of a whole request, from connecting to the last byte of the response. The stream thread
+            waits for it. With several URLs, each may take as long, and so may a request for a token.
 
     Raises:
         ConfigError: A setting is not valid, or the extra ``registry`` is not installed.
@@ -238,13 +240,38 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
         ) from None
     # The client's retries would block the stream thread. Instead, the task retries after a pause.
     ours = {"timeout": timeout_ms / 1000, "max.retries": 0}
+    used = {**ours, **settings}
     try:
-        client: Any = SchemaRegistryClient({**ours, **settings})
+        client: Any = SchemaRegistryClient(used)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the schema registry at {settings['url']}: {hide(str(error))}") from None
-    bound_answers(client._rest_client.session, _ANSWER_BYTES_MAX)
-    client._rest_client = GuardedRequests(client._rest_client, settings["url"], hide=hide)
+    inner = client._rest_client
+    timeout_s = used["timeout"] if isinstance(used["timeout"], int | float) else ours["timeout"]
+    _bound(inner.session, timeout_s)
+    tokens = inner.bearer_field_provider
+    if hasattr(tokens, "client"):  # it requests tokens; a function of the user does not
+        _bound(tokens.client, timeout_s)
+        tokens.token_expired = _or_expired(tokens.token_expired)
+    client._rest_client = GuardedRequests(inner, settings["url"], hide=hide)
     return client
+
+
+def _bound(client: Any, timeout_s: float) -> None:
+    client.timeout = timeout_s
+    bound_answers(client, _ANSWER_BYTES_MAX)
+    bound_duration(client, timeout_s)
+
+
+def _or_expired(is_expired: Callable[[], bool]) -> Callable[[], bool]:
+    """Return a check that calls a token without a valid expiry time expired. Otherwise a record would be blamed."""
+
+    def check() -> bool:
+        try:
+            return is_expired()
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return True
+
+    return check
 
 
 def _split_credentials(url: str) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ from rich.text import Text
 from streams_py.cli.usage import refuse
 from streams_py.config.secrets import redact
 from streams_py.http.answers import bound_answers
+from streams_py.http.deadlines import bound_duration
 from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.printable import printable_json, printable_values
 
@@ -49,6 +50,7 @@ def show_status(url: str, *, as_json: bool, ca_file: Path | None = None, certifi
     try:
         with _client(url, ca_file, certificate_file) as client:
             bound_answers(client, 2 * _ANSWER_BYTES_MAX)  # _get() stops earlier, with a better message
+            bound_duration(client, _TIMEOUT_S)
             url = redact(url)
             group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
         jobs = _jobs(group, connectors)

@@ -5,6 +5,7 @@ A request makes at most two hops. Workers that disagree about the leader would f
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
@@ -61,20 +62,22 @@ class OtherWorkers:
         target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
         # Callers on the Unix socket have no credentials: the socket's mode has admitted them.
         given = {name: request.headers[name] for name in _SENT if name in request.headers}
+        content = await request.body()
         try:
-            answer = await self._client.request(
-                request.method,
-                target,
-                params=[*parameters, ("forward", hop)],
-                content=await request.body(),
-                headers=self._protection.own_headers() | given,
-                timeout=timeout_s,
-            )
+            async with asyncio.timeout(timeout_s):  # httpx's timeout applies to each read
+                answer = await self._client.request(
+                    request.method,
+                    target,
+                    params=[*parameters, ("forward", hop)],
+                    content=content,
+                    headers=self._protection.own_headers() | given,
+                    timeout=timeout_s,
+                )
         except httpx.ConnectError as failed:
             raise UnreachableError(
                 f"the worker at {error.url}, which must handle this, does not answer: {failed}"
             ) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as failed:
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as failed:
             reason = str(failed) or type(failed).__name__
             raise ConnectError(
                 f"the worker at {error.url}, which must handle this, does not answer: {reason}"

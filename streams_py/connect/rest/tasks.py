@@ -15,11 +15,14 @@ from streams_py.connect.errors import ConnectError, RebalanceExpectedError
 from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import sign
 from streams_py.http.answers import bound_answers
+from streams_py.http.deadlines import bound_duration
 from streams_py.system.printable import text_of
 
 _log = logging.getLogger("streams_py.connect")
 _ROTATION_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
+_TIMEOUT_S: Final = 90.0
+"""Time limit of a whole request, in s."""
 _MESSAGE_CHARS_MAX: Final = 2_000
 
 
@@ -38,9 +41,10 @@ class TaskConfigSender:
         self._clock = clock
         self._protection = protection or RestProtection()
         self._client = httpx.Client(
-            transport=transport, timeout=90.0, trust_env=False, verify=self._protection.client or True
+            transport=transport, timeout=_TIMEOUT_S, trust_env=False, verify=self._protection.client or True
         )
         bound_answers(self._client, _ANSWER_BYTES_MAX)
+        bound_duration(self._client, _TIMEOUT_S)
         self._first_refused_s: dict[str, float] = {}
 
     def send(self, url: str, name: str, configs: Sequence[Mapping[str, str]], key: str | None) -> None:

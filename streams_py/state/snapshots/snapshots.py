@@ -53,7 +53,7 @@ _SHARE_TO_REPLAY: Final = 10
 _SHARE_TO_LEAVE_FREE: Final = 10
 """One in this many parts of the free disk space is not used for a snapshot."""
 _SILENCE_MAX_MS: Final = 120_000
-"""Time without progress after which a download is given up, in ms.
+"""Time after which a download is given up if less than ``PROGRESS_BYTES`` have arrived, in ms.
 
 Clients of object stores have timeouts of about a minute, and retry.
 """
@@ -154,7 +154,7 @@ class Snapshots:
     def before_open(self, task: TaskId, folder: str, layout: Mapping[str, str]) -> bool:
         """Download a snapshot into a task's directory, if it has no database.
 
-        A download without progress for two minutes is given up.
+        A download that receives less than 256 KiB in two minutes is given up.
 
         Returns:
             Whether a snapshot was put in place.
@@ -300,7 +300,7 @@ class Snapshots:
             path = os.path.join(upload.folder, name)
             upload.begin(f"the hash of {name}")
             files[name] = _hashed(path, name, opened.hashes)
-            upload.begin_file(name)
+            upload.begin(name)
             place.put_file(path, files[name], upload.note_part)
         upload.begin("the manifest")
         for gone in [at for at in opened.hashes if at[0] not in files]:
@@ -373,16 +373,20 @@ class Snapshots:
         either.
         """
         warned_ms: int | None = None
-        while True:
-            fetch.begin(f"the changelog offsets for snapshot {name}", self._now_ms)
-            try:
-                return self._offsets(changelogs)
-            except BrokerUnavailableError as error:
-                now_ms = self._now_ms()
-                if warned_ms is None or now_ms - warned_ms >= _WARNING_MS:
-                    warned_ms = now_ms
-                    _log.warning("task %s: cannot check snapshot %s yet: %s; retrying", task, name, error)
-            self._stop.wait(_ASK_AGAIN_S)
+        fetch.waits_for_cluster = True
+        try:
+            while True:
+                fetch.begin(f"the changelog offsets for snapshot {name}")
+                try:
+                    return self._offsets(changelogs)
+                except BrokerUnavailableError as error:
+                    now_ms = self._now_ms()
+                    if warned_ms is None or now_ms - warned_ms >= _WARNING_MS:
+                        warned_ms = now_ms
+                        _log.warning("task %s: cannot check snapshot %s yet: %s; retrying", task, name, error)
+                self._stop.wait(_ASK_AGAIN_S)
+        finally:
+            fetch.waits_for_cluster = False
 
     def _check_positions(self, manifest: Manifest, known: Mapping[TopicPartition, ChangelogNow], taken_ms: int) -> None:
         for changelog in sorted(manifest.positions):

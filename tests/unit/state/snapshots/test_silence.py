@@ -16,6 +16,7 @@ pytest.importorskip("fsspec")
 from fsspec.implementations.local import LocalFileSystem
 
 from streams_py.errors import LockError
+from streams_py.state.snapshots.transfers import PROGRESS_BYTES
 from tests.support.state.snapshots import HOUR_MS, TASK, Machine
 from tests.support.waiting import PATIENCE_S
 
@@ -119,25 +120,31 @@ def test_store_that_hangs_is_given_up_and_the_changelog_is_replayed(
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
 
-def test_store_that_brings_a_byte_now_and_then_is_waited_for(machine: Callable[..., Machine]) -> None:
-    class Drips(LocalFileSystem):  # type: ignore[misc]
-        cachable = False
-        asked, brought = threading.Semaphore(0), threading.Semaphore(0)
-        drops = 5
+class _Drips(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Sends a file in drops, one for each release of ``asked``."""
 
-        def get_file(self, remote: str, local: str, **options: Any) -> None:
-            while self.drops:
+    cachable = False
+
+    def __init__(self, drops: int, size: int) -> None:
+        super().__init__()
+        self.asked, self.brought = threading.Semaphore(0), threading.Semaphore(0)
+        self.drops, self._size = drops, size
+
+    def get_file(self, remote: str, local: str, **options: Any) -> None:
+        while self.drops:
+            assert self.asked.acquire(timeout=PATIENCE_S)
+            with open(local, "ab") as file:
+                file.write(bytes(self._size))
+            self.drops -= 1
+            self.brought.release()
+            if not self.drops:  # what is left comes when the last drop was waited for, too
                 assert self.asked.acquire(timeout=PATIENCE_S)
-                with open(local, "ab") as file:
-                    file.write(b"x")
-                self.drops -= 1
-                self.brought.release()
-                if not self.drops:  # what is left comes when the last drop was waited for, too
-                    assert self.asked.acquire(timeout=PATIENCE_S)
-            super().get_file(remote, local, **options)
+        super().get_file(remote, local, **options)
 
+
+def test_store_that_brings_enough_bytes_is_waited_for(machine: Callable[..., Machine]) -> None:
     one = machine()
-    store = Drips()
+    store = _Drips(5, PROGRESS_BYTES)
     one.snapshots._storage = (store, one.snapshots._storage[1])
     assert waits(one)
     for _drop in range(5):
@@ -147,6 +154,69 @@ def test_store_that_brings_a_byte_now_and_then_is_waited_for(machine: Callable[.
             assert waits(one.at(one.hour + 2 * SECOND))
     store.asked.release()
     assert one.open().position == 10
+    one.close()
+
+
+def test_store_that_brings_a_byte_now_and_then_is_given_up(machine: Callable[..., Machine]) -> None:
+    one = machine()
+    store = _Drips(10, 1)
+    one.snapshots._storage = (store, one.snapshots._storage[1])
+    assert waits(one)
+    downloads = thread()
+    polls = 0
+    while store.drops > 1:
+        store.asked.release()
+        assert store.brought.acquire(timeout=PATIENCE_S)
+        for _poll in range(40):
+            if not waits(one.at(one.hour + 2 * SECOND)):
+                break
+            polls += 1
+        else:
+            continue
+        break
+    left = store.drops
+    for _ in range(left + 1):
+        store.asked.release()
+    downloads.join(PATIENCE_S)
+    assert left > 1, "the task waited for all drops"
+    assert polls < 80
+    assert one.position < 0
+    one.close()
+
+
+def test_store_with_any_number_of_slow_snapshots_is_given_up(machine: Callable[..., Machine]) -> None:
+    """Each step succeeds, but no byte of a file arrives."""
+    one = machine()
+    asked = threading.Semaphore(0)
+
+    class Many(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+        cachable = False
+
+        def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+            found = super().ls(path, detail=detail, **options)
+            return [f"{path}/{number:015d}-00000000.json" for number in range(200)] if "manifests" in path else found
+
+        def size(self, path: str) -> int:
+            assert asked.acquire(timeout=PATIENCE_S)
+            return 2
+
+        def cat_file(self, path: str, *arguments: Any, **options: Any) -> Any:
+            return b"{}"
+
+    one.snapshots._storage = (Many(), one.snapshots._storage[1])
+    assert waits(one)
+    downloads = thread()
+    seconds = 0
+    for _number in range(190):
+        asked.release()
+        if not waits(one.at(one.hour + 2 * SECOND)):
+            break
+        seconds += 2
+    for _number in range(200):
+        asked.release()
+    downloads.join(PATIENCE_S)
+    assert seconds <= 120
+    assert one.position < 0
     one.close()
 
 

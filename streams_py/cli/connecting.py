@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
+from streams_py.state.directory.run_directory import default_run_directory
 
 _TIMEOUT_MS: Final = 15_000
 
@@ -23,8 +24,10 @@ class Connection:
     Implements :class:`~streams_py.inspection.gather.Cluster`.
     """
 
-    def __init__(self, clients: KafkaClients, name: str, *, embedded: bool) -> None:
+    def __init__(self, clients: KafkaClients, name: str, *, embedded: bool, state_dirs: Collection[str] = ()) -> None:
         self.clients = clients
+        self.state_dirs = state_dirs
+        """Directories below which instances of applications with these settings have their directories."""
         self._name = name
         self.bootstrap = clients.bootstrap
         self.admin: Admin = clients.admin()
@@ -75,14 +78,17 @@ def connected(bootstrap: str | None, config: Path | None, name: str, default: st
     merged = StreamsConfig.of({**patience, **settings_of(bootstrap, config, default), "application.id": name})
     with (
         contextlib.closing(KafkaClients(merged)) as clients,
-        contextlib.closing(_checked(clients, name, embedded=merged.embedded)) as connection,
+        contextlib.closing(_checked(clients, name, merged)) as connection,
     ):
         yield connection
 
 
-def _checked(clients: KafkaClients, name: str, *, embedded: bool) -> Connection:
+def _checked(clients: KafkaClients, name: str, config: StreamsConfig) -> Connection:
     try:
         clients.check_connection(must_answer=True)
     except BrokerUnavailableError as away:
         raise BrokerUnavailableError(f"{away}; start the broker, or name another one with --bootstrap") from None
-    return Connection(clients, name, embedded=embedded)
+    state_dirs = [config.state_dir]
+    if "state_dir" not in config.model_fields_set:
+        state_dirs.append(default_run_directory())
+    return Connection(clients, name, embedded=config.embedded, state_dirs=state_dirs)

@@ -8,6 +8,7 @@ Java applications write no events. Python applications write them only if config
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,13 +17,15 @@ from streams_protocol import DecodeError
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError
 from streams_py.events.codec import OtherVersion, decode_event
-from streams_py.events.model import Event, RebalanceHeader, TaskEvent
+from streams_py.events.model import Event, Eviction, RebalanceHeader, TaskEvent
 from streams_py.ports import BEGINNING, Admin, AdminError, RecordConsumer
 
 _REBALANCES_MAX: Final = 60
 _RESTORES_MAX: Final = 10_000
 _RECORDS_BACK: Final = 5_000
 _RECORDS_PER_READ: Final = 5_000
+_FOLLOWS_MS: Final = 60_000
+"""Maximum time from the removal of dead members to the end of the rebalance that it triggers, in ms."""
 _PROBLEM_TEXT_MAX: Final = 300
 _ENDS_RESTORE: Final = frozenset({"restored", "closed", "lost", "corrupted", "running", "revoked"})
 
@@ -32,6 +35,7 @@ class History:
 
     def __init__(self) -> None:
         self._rebalances: deque[dict[str, Any]] = deque(maxlen=_REBALANCES_MAX)
+        self._evictions: deque[tuple[int, str]] = deque(maxlen=_REBALANCES_MAX)
         self._restores: dict[tuple[str, str], dict[str, Any]] = {}
 
     def take(self, value: bytes | None, group: str) -> None:
@@ -45,6 +49,8 @@ class History:
         match event.body:
             case RebalanceHeader():
                 self._rebalances.append(_rebalance(event, event.body))
+            case Eviction():
+                self._evictions.append((event.envelope.at_ms, _eviction(event.body)))
             case TaskEvent():
                 self._task(event.body)
             case _:
@@ -64,8 +70,23 @@ class History:
 
     @property
     def rebalances(self) -> list[dict[str, Any]]:
-        """The newest rebalances, newest first."""
-        return sorted(self._rebalances, key=lambda rebalance: -int(rebalance["at"]))
+        """The newest rebalances, newest first.
+
+        The removal of dead members is a trigger of the next rebalance. The partitions of the topic may be read in any
+        order, so the times decide which one that is.
+        """
+        ordered = sorted(self._rebalances, key=lambda rebalance: int(rebalance["at"]))
+        times = [int(rebalance["at"]) for rebalance in ordered]
+        removals: dict[int, list[str]] = {}
+        for at, text in sorted(self._evictions):
+            place = bisect_left(times, at)
+            if place < len(times) and times[place] - at <= _FOLLOWS_MS:
+                removals.setdefault(place, []).append(text)
+        shown = [
+            {**rebalance, "trigger": [*rebalance["trigger"], *removals.get(place, ())]}
+            for place, rebalance in enumerate(ordered)
+        ]
+        return shown[::-1]
 
     def restores(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return running restores of present members, by task.
@@ -77,6 +98,11 @@ class History:
             for (task, member), progress in sorted(self._restores.items())
             if member in labels
         ]
+
+
+def _eviction(body: Eviction) -> str:
+    process = "a process" if body.pid is None else f"process {body.pid}"
+    return f"removed dead members of {process}"
 
 
 def _rebalance(event: Event, header: RebalanceHeader) -> dict[str, Any]:

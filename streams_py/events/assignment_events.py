@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from typing import Final, Protocol, runtime_checkable
 
@@ -17,7 +17,7 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.draft import BodyDraft
 from streams_py.events.emitter import Emitter, EventProducer, Limits
-from streams_py.events.model import ClientEvent
+from streams_py.events.model import ClientEvent, Eviction
 from streams_py.events.observers import Forming, InstanceObserver, RestoreObserver, TaskObserver, Who
 from streams_py.events.rebalance import library_name
 from streams_py.events.tasks import RestoreEvents, TaskEvents
@@ -120,6 +120,10 @@ class AssignmentEvents(InstanceObserver):
         if not self.has_tasks:
             return super().restores(who, subtopology_of)
         return RestoreEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
+
+    def evicted(self, pid: int | None, members: Collection[str]) -> None:
+        """Write that this instance has removed members of a process that has ended."""
+        self._emitter.emit(BodyDraft(Eviction(pid=pid, members=sorted(members))))
 
     def counters(self) -> Mapping[str, int]:
         """Return the counters of events; see :meth:`Emitter.counters`."""

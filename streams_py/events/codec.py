@@ -23,6 +23,7 @@ from streams_py.events.model import (
     ClientPart,
     Envelope,
     Event,
+    Eviction,
     RebalanceHeader,
     Sample,
     TaskEvent,
@@ -38,7 +39,7 @@ It is Kafka's default of ``max.message.bytes``. Writers stay below an eighth of 
 
 _DEPTH_MAX: Final = 24
 _BODIES: Final[Mapping[str, type[Body]]] = {
-    kind.KIND: kind for kind in (RebalanceHeader, TasksPart, ClientPart, TaskEvent, Sample, ClientEvent)
+    kind.KIND: kind for kind in (RebalanceHeader, TasksPart, ClientPart, TaskEvent, Sample, ClientEvent, Eviction)
 }
 _KNOWN: Final = {kind: keys_of(Envelope) | keys_of(body) | {"v", "kind"} for kind, body in _BODIES.items()}
 
@@ -75,8 +76,8 @@ def encode_value(event: Event) -> bytes:
 def encode_event(event: Event) -> EventRecord:
     """Encode key, value and headers.
 
-    The key puts all parts of a rebalance into the same partition, also all events of a task, and all samples of a
-    process.
+    The key puts all parts of a rebalance into the same partition, also all events of a task, and all other events
+    of a process.
     """
     body = event.body
     match body:
@@ -84,7 +85,7 @@ def encode_event(event: Event) -> EventRecord:
             key = f"r/{body.rebalance_id}"
         case TaskEvent():
             key = f"t/{body.task}"
-        case Sample() | ClientEvent():
+        case Sample() | ClientEvent() | Eviction():
             key = f"m/{event.envelope.process}"
     headers = (("v", b"%d" % VERSION), ("kind", event.kind.encode()))
     return EventRecord(key.encode("utf-8", "replace"), encode_value(event), headers)

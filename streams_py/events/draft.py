@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from streams_py.events.codec import EventRecord, encode_event
-from streams_py.events.model import ClientEvent, Envelope, Event, Sample, TaskEvent
+from streams_py.events.model import ClientEvent, Envelope, Event, Eviction, Sample, TaskEvent
 
 
 class Importance(IntEnum):
@@ -66,7 +66,7 @@ class BodyDraft(Draft):
 
     __slots__ = ("_body", "_importance")
 
-    def __init__(self, body: TaskEvent | Sample | ClientEvent) -> None:
+    def __init__(self, body: TaskEvent | Sample | ClientEvent | Eviction) -> None:
         self._body = body
         match body:
             case Sample():
@@ -77,7 +77,7 @@ class BodyDraft(Draft):
                 self._importance = Importance.TASK
 
     @property
-    def body(self) -> TaskEvent | Sample | ClientEvent:
+    def body(self) -> TaskEvent | Sample | ClientEvent | Eviction:
         """The event without its envelope."""
         return self._body
 

@@ -306,7 +306,20 @@ class ClientEvent:
     rack: str | None = form(optional(TEXT))
 
 
-Body: TypeAlias = RebalanceHeader | TasksPart | ClientPart | TaskEvent | Sample | ClientEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """An instance removed members from the group, because their process has ended. A rebalance follows.
+
+    ``pid`` is the number of that process on its host; null: unknown.
+    """
+
+    KIND: ClassVar[str] = "eviction"
+
+    pid: int | None = form(optional(INT32))
+    members: Sequence[str] = form(list_of(TEXT))
+
+
+Body: TypeAlias = RebalanceHeader | TasksPart | ClientPart | TaskEvent | Sample | ClientEvent | Eviction
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,5 +133,8 @@ class InstanceObserver:
         """Return the observer for restores of a stream thread. ``subtopology_of``: changelog topic -> number."""
         return RestoreObserver()
 
+    def evicted(self, pid: int | None, members: Collection[str]) -> None:
+        """Called when the instance has removed members of a process that has ended. ``pid``: its number, if known."""
+
     def close(self) -> None:
         """Called when the instance closes."""

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from streams_protocol import NO_FOLLOW_UP, ErrorCode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.inspection.election import Election
+from streams_py.inspection.ended_processes import EndedProcess
 from streams_py.inspection.members import Member
 
 Subtopology: TypeAlias = tuple[str, int]
@@ -97,6 +98,8 @@ class GroupView:
     topics_without_tasks: tuple[str, ...] = ()
     """Subscribed topics that no assignment of this generation mentions."""
     problems: tuple[str, ...] = field(default=())
+    ended: tuple[EndedProcess, ...] = ()
+    """Processes of this host that have ended, and whose members the group still has."""
     protocol: str = CLASSIC
     """The group protocol.
 

@@ -191,6 +191,13 @@ def _remarks(view: GroupView, labels: dict[str, str]) -> Iterator[str]:
     lost = [task.id for task in view.tasks if task.owner is None and not task.coming_from]
     if lost and view.members:
         yield f"{short_tasks(lost)}: no member runs it"
+    for process in view.ended:
+        names = ", ".join(labels[member] for member in process.member_ids)
+        number = "" if process.pid is None else f" {process.pid}"
+        what = f"has stopped, and the group waits for its restart ({names})"
+        if not process.stopped:
+            what = f"has died, and the group still has its members ({names})"
+        yield f"process{number} of this host {what}, for at most their session timeout"
     for follow_up in view.follow_ups:
         when = (
             "immediately" if follow_up.at_ms == 0 else time.strftime("%H:%M:%S", time.localtime(follow_up.at_ms / 1000))
@@ -215,6 +222,7 @@ def to_json(view: GroupView) -> dict[str, Any]:
     """
     labels = member_labels(view)
     election = view.election
+    ended = {member_id for process in view.ended for member_id in process.member_ids}
     return {
         "group": view.group,
         "state": view.state,
@@ -237,6 +245,7 @@ def to_json(view: GroupView) -> dict[str, Any]:
                 "rack": member.rack,
                 "tags": _tags(member),
                 "topics": list(member.topics),
+                "process_has_ended": True if member.member_id in ended else None,
                 "problems": list(member.problems),
             }
             for member in view.members

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,9 @@ from streams_py.cli.groups.group_tables import render, to_json
 from streams_py.cli.options import BOOTSTRAP, CONFIG
 from streams_py.cli.usage import RefusedError, refuse, refusing
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
+from streams_py.inspection.ended_processes import ended_processes
 from streams_py.inspection.gather import inspect_group
+from streams_py.inspection.view import GroupView
 from streams_py.ports import GroupAdmin
 from streams_py.system.markup import plain_text
 from streams_py.system.printable import printable, printable_json
@@ -41,7 +44,8 @@ def inspect(
 
     Also shows the next rebalance, if one is expected. Supports groups of the classic protocol and of the streams
     protocol (KIP-1071), in which the coordinator assigns the tasks. The command reads offsets, and the data that the
-    group's coordinator keeps about each member. It never joins the group and changes nothing.
+    group's coordinator keeps about each member. It never joins the group and changes nothing. It also shows members
+    whose process has ended on this host, if it runs as the application's user. --config names their state.dir.
 
     Required rights: DESCRIBE on the group and its topics. With READ on __consumer_offsets it also shows the leader.
 
@@ -81,9 +85,9 @@ def inspect_command(
             if group is None:
                 return _print_groups(cluster.groups, as_json=as_json)
             if as_json:
-                print(printable_json(to_json(inspect_group(cluster, group))))
+                print(printable_json(to_json(_view(cluster, group))))
             elif watch_s is None:
-                console.print(render(inspect_group(cluster, group), all_tasks=all_tasks))
+                console.print(render(_view(cluster, group), all_tasks=all_tasks))
             else:
                 _watch(cluster, group, console, watch_s, all_tasks=all_tasks)
     except StreamsError as error:
@@ -94,6 +98,15 @@ def inspect_command(
     except KeyboardInterrupt:  # the user stops --watch this way
         return 0
     return 0
+
+
+def _view(cluster: Connection, group: str) -> GroupView:
+    """Return the group's present state, with the processes of this host that have ended."""
+    view = inspect_group(cluster, group)
+    if not view.members:
+        return view
+    present = [member.member_id for member in view.members]
+    return replace(view, ended=ended_processes(group, cluster.admin.cluster_id(), present, cluster.state_dirs))
 
 
 def _print_groups(groups: GroupAdmin, *, as_json: bool) -> int:
@@ -117,12 +130,12 @@ def _near(group: str, bootstrap: str | None, config: Path | None) -> str | None:
 
 
 def _watch(cluster: Connection, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
-    view = inspect_group(cluster, group)
+    view = _view(cluster, group)
     with Live(render(view, all_tasks=all_tasks, live=True), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
             try:
-                shown: RenderableType = render(inspect_group(cluster, group), all_tasks=all_tasks, live=True)
+                shown: RenderableType = render(_view(cluster, group), all_tasks=all_tasks, live=True)
             except BrokerUnavailableError as error:
                 shown = f"[yellow]{plain_text(str(error))}[/yellow]"
             live.update(shown, refresh=True)

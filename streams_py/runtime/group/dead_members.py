@@ -27,21 +27,30 @@ class DeadMembers:
 
     Args:
         connect: Returns a client for requests about groups. It is closed after each removal, because removals are rare.
+        group: ``application.id``.
+        on_removed: Called with the number of the process (None: unknown) and the removed members. Must not raise.
     """
 
-    def __init__(self, connect: Callable[[], GroupAdmin], group: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], GroupAdmin],
+        group: str,
+        on_removed: Callable[[int | None, Collection[str]], None] = lambda pid, members: None,
+    ) -> None:
         self._connect = connect
         self._group = group
+        self._on_removed = on_removed
         self._lock = threading.Lock()
         self.removed = 0
         """Count of members that this instance has removed."""
 
-    def remove(self, member_ids: Collection[str], whose: str) -> bool:
+    def remove(self, member_ids: Collection[str], whose: str, *, pid: int | None = None) -> bool:
         """Remove dynamic members. Never raises an error: without the removal, the group waits a session timeout.
 
         Args:
             member_ids: Their ids. Ids that the group does not have are ignored.
             whose: Their process, for the log: "a former run of this instance (process 4711)".
+            pid: The number of their process on its host; None: unknown.
 
         Returns:
             False if no broker answered, so that another attempt is useful.
@@ -71,6 +80,7 @@ class DeadMembers:
                 return True
             self.removed += len(removed)
         if removed:
+            self._on_removed(pid, removed)
             members = "1 member" if len(removed) == 1 else f"{len(removed)} members"
             _log.info("%s has ended; removed %s from group %s", whose, members, self._group)
         return True

@@ -141,9 +141,10 @@ class OwnMembers:
             _log.info("ignoring the record of group members: it belongs to cluster %s", found.cluster_id)
             self._predecessor = None
             return
-        number = "" if found.process is None else f" (process {found.process.pid})"
+        pid = None if found.process is None else found.process.pid
+        whose = "the former run of this instance" + ("" if pid is None else f" (process {pid})")
         self._former = found.dynamic_ids()
-        if self._dead.remove(self._former, f"the former run of this instance{number}"):
+        if self._dead.remove(self._former, whose, pid=pid):
             self._predecessor, self._former = None, ()
 
     # -- the record ----------------------------------------------------------------------------------------------------

@@ -156,6 +156,7 @@ class SiblingWatch:
         # In this order: an instance that stops cleanly notes that before it releases the lock.
         if not ask_if_unlocked(directory, record.has_ended) or self._record(directory) != record:
             return  # a new process has the directory, and removes its predecessor itself
-        number = "unknown" if record.process is None else record.process.pid
-        if self._dead.remove(record.dynamic_ids(), f"process {number} of this host"):
+        pid = None if record.process is None else record.process.pid
+        whose = f"process {'unknown' if pid is None else pid} of this host"
+        if self._dead.remove(record.dynamic_ids(), whose, pid=pid):
             self._handled[directory] = record

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from streams_protocol.types import ProcessId
@@ -94,7 +94,7 @@ class SharedResources:
         self._cleaner: StateCleaner | None = None
         self.open_transactions: OpenTransactions | None = None
         self.topic_ids = TopicIds(lambda: self.admin, clock)
-        self.dead_members = DeadMembers(clients.group_admin, config.application_id)
+        self.dead_members = DeadMembers(clients.group_admin, config.application_id, self._on_evicted)
         self._run_folder: LockedFolder | None = None  # of an instance without persistent stores
         self._opened = contextlib.ExitStack()  # closes what open() has opened, in reverse order
         self.snapshots: Snapshots | None = None
@@ -227,6 +227,9 @@ class SharedResources:
         )
         watch.start()
         self._opened.callback(watch.close)
+
+    def _on_evicted(self, pid: int | None, members: Collection[str]) -> None:
+        self.events.evicted(pid, members)
 
     def _locked_folder(self) -> LockedFolder | None:
         return self.directory.locked or self._run_folder

@@ -30,6 +30,11 @@ class LockedFolder(NamedTuple):
     application: str
 
 
+def default_run_directory() -> str:
+    """Return the folder of this user for all applications, if ``state.dir`` is not set."""
+    return os.path.join(tempfile.gettempdir(), f"kafka-streams-run-{os.geteuid()}")
+
+
 def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFolder | None:
     """Lock the first directory of the application that no other instance uses. None if that is not possible.
 
@@ -38,7 +43,7 @@ def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFold
             folder. The default of ``state.dir`` is one folder for all users, and its first user would exclude the
             others.
     """
-    base = os.path.abspath(state_dir or os.path.join(tempfile.gettempdir(), f"kafka-streams-run-{os.geteuid()}"))
+    base = os.path.abspath(state_dir or default_run_directory())
     application = os.path.join(base, application_id)
     try:
         os.makedirs(base, mode=FOLDER_MODE, exist_ok=True)

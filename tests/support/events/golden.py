@@ -19,6 +19,7 @@ from streams_py.events.model import (
     Envelope,
     ErrorInfo,
     Event,
+    Eviction,
     FollowUp,
     OffsetSums,
     Racks,
@@ -191,6 +192,7 @@ _BODIES: Final[dict[str, Body]] = {
         tags={"zone": "eu-1"},
         rack=None,
     ),
+    "eviction": Eviction(pid=4711, members=("c-3", "c-4")),
 }
 
 EVENTS: Final = {name: Event(_ENVELOPE, body) for name, body in _BODIES.items()}

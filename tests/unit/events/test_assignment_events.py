@@ -13,6 +13,7 @@ from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
 from streams_py.events.emitter import Limits
+from streams_py.events.model import Eviction
 from streams_py.events.observers import InstanceObserver
 from streams_py.events.tasks import RestoreEvents, TaskEvents
 from tests.support.clocks import FakeClock
@@ -94,6 +95,20 @@ def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
     ]
     assert {topic for topic, _ in producer.sent} == {"mine"} == {spec.name for spec in admin.created}
     assert events.counters()["events-sent-total"] == 2
+
+
+@pytest.mark.parametrize("level", ["rebalances", "tasks"])
+def test_removal_of_dead_members_is_written(level: str) -> None:
+    clients = Clients()
+    events = opened(FakeAdmin(), clients, assignment_events_level=level)
+    events.evicted(4711, {"m-2", "m-1"})
+    events.evicted(None, {"m-3"})
+    events.close()
+    (producer,) = clients.producers.values()
+    assert [event.body for event in producer.events if event.kind == "eviction"] == [
+        Eviction(pid=4711, members=("m-1", "m-2")),
+        Eviction(pid=None, members=("m-3",)),
+    ]
 
 
 def test_supplier_that_cannot_write_events_is_refused_only_when_they_are_wanted() -> None:

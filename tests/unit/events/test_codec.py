@@ -36,6 +36,7 @@ def test_golden_bytes_are_written_and_read(name: str) -> None:
         ("rebalance-client", b"r/00112233445566aa-000000000012-0"),
         ("task-running", b"t/0_3"),
         ("sample", b"m/6f1c2f0e-2a35-4b35-9d5f-0d6a4d1f7a01"),
+        ("eviction", b"m/6f1c2f0e-2a35-4b35-9d5f-0d6a4d1f7a01"),
         ("client-started", b"m/6f1c2f0e-2a35-4b35-9d5f-0d6a4d1f7a01"),
     ],
 )

@@ -7,6 +7,7 @@ import inspect
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,10 @@ from streams_py.dashboard.board import Board
 from streams_py.dashboard.history import History
 from streams_py.dashboard.watcher import GroupWatcher
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.events.codec import encode_value
+from streams_py.events.model import Envelope, Event, Eviction, RebalanceHeader
 from streams_py.ports.described_groups import DescribedGroup
+from tests.support.events.golden import EVENTS
 from tests.support.inspection.groups import FakeCluster, rebalanced, said, topics
 from tests.support.waiting import until
 
@@ -233,6 +237,31 @@ def test_restorations_are_shown_until_they_end() -> None:
     assert history.restores({}) == [], "of a member that is gone"
     history.take(task_event("restored", records=200, took_us=1), "app")
     assert history.restores({"m0": "A1"}) == []
+
+
+def event(body: RebalanceHeader | Eviction, at_ms: int) -> bytes:
+    envelope = Envelope(group="app", process="p", seq=1, at_ms=at_ms, mono_us=0, dropped=0)
+    return encode_value(Event(envelope, body))
+
+
+def test_removal_of_dead_members_is_a_trigger_of_the_next_rebalance() -> None:
+    header = EVENTS["rebalance"].body
+    assert isinstance(header, RebalanceHeader)
+    header = replace(header, trigger=("member_left",))
+    history = History()
+    for at_ms, generation in ((100_000, 7), (300_000, 9), (200_000, 8)):
+        history.take(event(replace(header, generation=generation), at_ms), "app")
+    history.take(event(Eviction(pid=4711, members=("m-1",)), 199_000), "app")
+    history.take(event(Eviction(pid=None, members=("m-2",)), 299_999), "app")
+    history.take(event(Eviction(pid=1, members=("m-3",)), 20_000), "app")  # the rebalance after it is not shown
+    history.take(event(Eviction(pid=2, members=("m-4",)), 300_001), "app")  # before its rebalance
+    assert [(shown["generation"], shown["trigger"]) for shown in history.rebalances] == [
+        (9, ["member_left", "removed dead members of a process"]),
+        (8, ["member_left", "removed dead members of process 4711"]),
+        (7, ["member_left"]),
+    ]
+    history.take(event(replace(header, generation=10), 301_000), "app")
+    assert history.rebalances[0]["trigger"] == ["member_left", "removed dead members of process 2"]
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b'{"v": 99, "kind": "task"}', task_event("x", task="?")])

@@ -96,6 +96,15 @@ def own(
     return OwnMembers(lambda: folder, "app", cluster, DeadMembers(group.connect, "app"), instance_id=instance_id)
 
 
+def test_removal_is_reported_with_the_process_and_the_members_that_the_group_had() -> None:
+    group = Group("m-1", "m-2", "other")
+    reported: list[tuple[int | None, list[str]]] = []
+    dead = DeadMembers(group.connect, "app", lambda pid, members: reported.append((pid, sorted(members))))
+    assert dead.remove(["m-1", "m-2", "gone"], "process 4711 of this host", pid=4711)
+    assert dead.remove(["m-1", "m-2"], "process 4711 of this host", pid=4711)
+    assert reported == [(4711, ["m-1", "m-2"])]
+
+
 def test_restarted_instance_removes_its_dead_predecessor_once_before_it_joins(folder: LockedFolder) -> None:
     group = Group("old-1", "old-2", "older", "other")
     leave_record(folder, killed())

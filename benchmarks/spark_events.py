@@ -23,7 +23,7 @@ from streams_py.adapters.kafka_python.classic.payloads import assignments_to_sen
 from streams_py.events.assignment_events import monotonic_us
 from streams_py.events.codec import EventRecord
 from streams_py.events.emitter import Emitter, Limits
-from streams_py.events.observers import RoundObserver
+from streams_py.events.observers import AssignObserver
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
@@ -95,7 +95,7 @@ class _Events:
             time.sleep(0.01)
 
 
-def _lead(step: LeaderStep, watch: RoundObserver) -> tuple[float, Mapping[str, bytes]]:
+def _lead(step: LeaderStep, watch: AssignObserver) -> tuple[float, Mapping[str, bytes]]:
     """Run the step; return (processor time of this thread in ms, bytes for the members)."""
     began = time.thread_time()
     members = readable_members(step.members)
@@ -123,7 +123,7 @@ def _step_row(tick: Tick) -> Row:
     off: list[float] = []
     for block in range(_BLOCKS):
         tick(f"leader's step with events on and off, {block + 1} of {_BLOCKS}")
-        pairs = [(_lead(step, RoundObserver()), _watched(step, events)) for _ in range(_TURNS)]
+        pairs = [(_lead(step, AssignObserver()), _watched(step, events)) for _ in range(_TURNS)]
         if any(without[1] != watched[1] for without, watched in pairs):
             raise BenchmarkError("the members' bytes differ when events are on")
         off.append(min(without[0] for without, _ in pairs))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parallel import Sharing
+from tests.parallel import Distribution
 from tests.scenarios import TABLES, rows_played
 from tests.secret_search import SecretSearch
 from tests.tiers import Tiers
@@ -89,7 +89,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowCounter(), "scenario-rows")
-    config.pluginmanager.register(Sharing(), "sharing")
+    config.pluginmanager.register(Distribution(), "distribution")
     config.pluginmanager.register(Tiers(), "tiers")
     config.pluginmanager.register(SecretSearch(), "secret-search")
 
@@ -105,7 +105,7 @@ def _logging_is_left_as_it_was() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_outage_is_left_over() -> None:
     """Forget outages of clusters that earlier tests stopped; during an outage, lines about waiting are not warnings."""
-    outages = sys.modules.get("streams_py.ports.outages")
+    outages = sys.modules.get("streams_py.system.outages")
     if outages is not None:
         outages._CONTACTS.clear()
 

@@ -53,8 +53,8 @@ class _Scheduler(LoadScopeScheduling):
         return died_in
 
 
-class Sharing:
-    """The pytest plugin."""
+class Distribution:
+    """The pytest plugin that distributes tests."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> _Scheduler:

@@ -31,7 +31,7 @@ from streams_py.adapters.kafka_python.classic.payloads import (
 )
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import ClientInput
-from streams_py.events.observers import RoundObserver
+from streams_py.events.observers import AssignObserver
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.events import AssignRequested
@@ -62,7 +62,7 @@ class LeaderStep:
         members = readable_members(self.members)
         inputs = {name: infos for name, infos in self.topics.items() if name in self.topology.source_topics}
         request = AssignRequested(_NOW_MS, members, inputs, self.topology)
-        result = run_assign(GroupLeader(self.settings), request, StepExecutor(self, RoundObserver()).carry_out)
+        result = run_assign(GroupLeader(self.settings), request, StepExecutor(self, AssignObserver()).carry_out)
         if not isinstance(result, PublishAssignments):
             raise result.error
         if not self.end_points:
@@ -98,7 +98,7 @@ class LeaderStep:
 class StepExecutor(Executor):
     """Executes the effects of a step, with an observer."""
 
-    def __init__(self, step: LeaderStep, watch: RoundObserver) -> None:
+    def __init__(self, step: LeaderStep, watch: AssignObserver) -> None:
         super().__init__(step, step, AssignorRunner(timeout_ms=60_000), group="app")
         self._watch = watch
 

@@ -104,8 +104,8 @@ class FollowUp:
 class RebalanceHeader:
     """Part 0 of an assign step. ``parts`` is the total number of records.
 
-    * ``trigger`` results from a comparison with the leader's previous round: ``first member_joined member_left
-      metadata_changed followup revocation_done subscription_changed``, or ``unknown`` after a round of another leader.
+    * ``trigger`` results from a comparison with the leader's previous step: ``first member_joined member_left
+      metadata_changed followup revocation_done subscription_changed``, or ``unknown`` after a step of another leader.
       A new leader sees from the subscriptions whether the group is new and which members joined. It also knows that the
       former leader left.
     * ``counts`` has ``clients consumers tasks stateful active standby warmup withheld moved``.

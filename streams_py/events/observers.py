@@ -100,7 +100,7 @@ class RestoreObserver:
         """Called when the lag of a standby is within ``acceptable.recovery.lag``, ``since_ms`` after its creation."""
 
 
-class RoundObserver:
+class AssignObserver:
     """An observer of the assign steps of one leader."""
 
     def began(self, members: Mapping[str, MemberSubscription]) -> None:
@@ -121,9 +121,9 @@ class RoundObserver:
 class InstanceObserver:
     """The factory for the observers of one application instance. Thread-safe. Close it before the admin client."""
 
-    def watch(self, settings: LeaderSettings, forming: Forming) -> RoundObserver:
+    def watch(self, settings: LeaderSettings, forming: Forming) -> AssignObserver:
         """Return the observer for the leader of a stream thread."""
-        return RoundObserver()
+        return AssignObserver()
 
     def tasks(self, who: Who) -> TaskObserver:
         """Return the observer for the tasks of a stream thread."""

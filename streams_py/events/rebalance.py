@@ -68,8 +68,8 @@ def library_name() -> str:
 
 
 @dataclass(slots=True)
-class PreviousRound:
-    """The data of a round that the leader's next round is compared with. Only the emitter's thread uses it."""
+class PreviousStep:
+    """The data of an assign step with which the leader's next step is compared. Only the emitter's thread uses it."""
 
     generation: int = -1
     topics_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class RebalanceDraft(Draft):
     group: str
     settings: LeaderSettings
     members: Mapping[str, MemberSubscription]
-    previous: PreviousRound
+    previous: PreviousStep
     facts: Gathered | None = None
     described: Described = field(default_factory=dict)
     decision: Decided | None = None

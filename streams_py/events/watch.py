@@ -1,7 +1,7 @@
 """Record a group leader's assign step: keep references, read a clock, and pass both to the emitter.
 
 This code runs within the step, so it does nothing else. :class:`~streams_py.events.rebalance.RebalanceDraft` sorts
-tasks, compares rounds and creates JSON, on the emitter's thread.
+tasks, compares steps and creates JSON, on the emitter's thread.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from streams_py.events.draft import Emit
-from streams_py.events.observers import Forming, RoundObserver
-from streams_py.events.rebalance import PreviousRound, RebalanceDraft
+from streams_py.events.observers import AssignObserver, Forming
+from streams_py.events.rebalance import PreviousStep, RebalanceDraft
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.observation import AssignStep, Decided, Fact, Gathered, RacksDescribed
 from streams_py.leader.settings import LeaderSettings
@@ -21,7 +21,7 @@ from streams_py.ports import MemberSubscription
 _log = logging.getLogger("streams_py.events")
 
 
-class AssignWatch(RoundObserver):
+class AssignWatch(AssignObserver):
     """The recorder of one stream thread's leader. ``monotonic_us``: a monotonic clock."""
 
     def __init__(
@@ -32,7 +32,7 @@ class AssignWatch(RoundObserver):
         self._group = group
         self._forming = forming
         self._monotonic_us = monotonic_us
-        self._previous = PreviousRound()
+        self._previous = PreviousStep()
         self._draft: RebalanceDraft | None = None
         self._step: AssignStep | None = None
         self._began_us = self._entered_us = 0

@@ -1,1 +1,1 @@
-"""The operating system and the interpreter: files, locks, signals, logs, memory. Nothing here knows Kafka."""
+"""The operating system and the interpreter: files, locks, signals, logs, memory. Nothing here talks to Kafka."""

@@ -1,7 +1,7 @@
 """Turn librdkafka's log lines and errors into a few ``logging`` warnings.
 
 A client whose broker is unreachable reports every failed attempt, up to twenty per second. Lost and refused connections
-are passed to :mod:`streams_py.ports.outages`, which logs one line per outage for all clients of the process. The
+are passed to :mod:`streams_py.system.outages`, which logs one line per outage for all clients of the process. The
 reports themselves are logged at DEBUG, and so is every other report of a client while its cluster does not answer.
 
 Each other *kind* of report is logged when it first appears. Repetitions are logged at intervals of at least 1, 2, 4 ...
@@ -24,7 +24,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from streams_py.errors import StreamsError
-from streams_py.ports.outages import ClusterContact, contact_with
+from streams_py.system.outages import ClusterContact, contact_with
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Filter and reword kafka-python's log lines for operators of a Streams application.
 
 * *Connections.* The library logs each lost connection and each failed attempt as an error, some with a traceback.
-  Those lines go to DEBUG. :mod:`streams_py.ports.outages` logs one line per outage.
+  Those lines go to DEBUG. :mod:`streams_py.system.outages` logs one line per outage.
 * *The group.* Lines about heartbeats and LeaveGroup assume an application that calls the library itself. They are
   reworded, or go to DEBUG where the member handles the case.
 * *Missing topics.* The library logs a topic that does not exist as an error. A member subscribes to internal topics

@@ -31,12 +31,12 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import Clock, OffsetAndMetadata, RecordProducer, TransactionalProducer
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.deadline import Deadline
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.group.transport import UNCONFIRMED, GroupTransport
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task_table import TaskTable
+from streams_py.system.outages import level_of_waiting
 
 _log = logging.getLogger(__name__)
 

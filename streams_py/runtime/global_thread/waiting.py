@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from streams_py.errors import BrokerUnavailableError, LockError, TimeoutExceededError
 from streams_py.ports import Clock
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.restore.settings import RestoreSettings
+from streams_py.system.outages import level_of_waiting
 
 T = TypeVar("T")
 

@@ -4,14 +4,14 @@ A *transport* is the membership of one stream thread. A *protocol* creates the t
 thread uses these interfaces only. It does not know how a transport talks to the group's coordinator, or who decides
 which member runs which task.
 
-**A round.** A transport gives the thread new tasks in a round of calls to its :class:`TaskListener`:
+**A rebalance.** A transport gives the thread new tasks with these calls to its :class:`TaskListener`:
 
 1. ``revoke``: the thread stops and flushes the tasks that it must give up. The transport commits the returned offsets.
 2. ``revoked``: the thread suspends these tasks.
-3. ``assign``: the thread gets all of its tasks. Exactly one ``assign`` ends a round.
+3. ``assign``: the thread gets all of its tasks. Exactly one ``assign`` ends a rebalance.
 
-A round without a revocation is ``assign`` alone. A round that starts again may revoke twice. ``lose`` may come instead
-of any step, but not between ``revoke`` and ``revoked``. After ``lose`` the next call is ``assign``, or another
+A rebalance without a revocation is ``assign`` alone. A rebalance that starts again may revoke twice. ``lose`` may come
+instead of any step, but not between ``revoke`` and ``revoked``. After ``lose`` the next call is ``assign``, or another
 ``lose``. ``halt`` and ``hold`` come before the ``lose`` that follows from them.
 
 **Threads.** Each transport has one polling thread. It calls the listener through the thread's inbox and waits for the
@@ -46,7 +46,7 @@ UNCONFIRMED: Final = (
 
 
 class TaskListener(Protocol):
-    """The stream thread's part of a round. Runs on that thread, which raises its errors in its loop later."""
+    """The stream thread's part of a rebalance. Runs on that thread, which raises its errors in its loop later."""
 
     def revoke(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop and flush these active tasks.
@@ -59,7 +59,10 @@ class TaskListener(Protocol):
         """Suspend the revoked tasks. ``error``: why the transport could not commit their offsets."""
 
     def assign(self, tasks: Tasks | None, error: Exception | None) -> None:
-        """End the round. Make ``tasks`` all tasks of this thread (None: no change). With an error the thread fails."""
+        """End the rebalance. Make ``tasks`` all tasks of this thread (None: no change).
+
+        With an error, the thread fails.
+        """
 
     def lose(self, tasks: Collection[TaskId]) -> None:
         """Close these active tasks without a commit, because other members may own them. Standby tasks stay."""
@@ -90,7 +93,7 @@ class TaskReport(Protocol):
     def offset_sums(self) -> Mapping[TaskId, int]:
         """Return the sums of changelog offsets of this thread's tasks and of unused task directories.
 
-        Locks these directories for the thread until the end of the round (``assign``).
+        Locks these directories for the thread until the end of the rebalance (``assign``).
         """
 
     def standby_progress(self) -> Mapping[TaskId, Progress]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.restore.ends import ChangelogEnd
 from streams_py.runtime.restore.restoring_stores import RestoringStores
+from streams_py.system.outages import level_of_waiting
 
 _log = logging.getLogger(__name__)
 

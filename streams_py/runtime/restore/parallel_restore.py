@@ -32,7 +32,7 @@ _PAUSE_MS: Final = 60_000
 """Pause before another process is started after one that failed, in ms."""
 
 
-class Sharing:
+class ParallelRestore:
     """Uses another process for large restorations. For one thread at a time.
 
     Args:

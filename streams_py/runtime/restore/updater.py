@@ -35,7 +35,7 @@ from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork
 from streams_py.runtime.restore.changelog_table import ChangelogTable, RequestSchedule
 from streams_py.runtime.restore.ends import ask_ends, lost_state
 from streams_py.runtime.restore.listener import ListenerCalls
-from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore.parallel_restore import ParallelRestore
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
@@ -69,7 +69,7 @@ class StateUpdater:
         settings: RestoreSettings,
         listeners: RestoreListeners,
         *,
-        sharing: Sharing | None = None,
+        parallel: ParallelRestore | None = None,
     ) -> None:
         self.name = name
         self._make_consumer = consumer
@@ -80,7 +80,7 @@ class StateUpdater:
         self._listener_calls = ListenerCalls(listeners.restoration, listeners.standby)
         self._meter = RestoreMeter(name, self.remaining_records)
         self._standby_lags = StandbyLags(settings.acceptable_lag, listeners.warm)
-        self._sharing = sharing or Sharing(lambda: None, clock)
+        self._parallel = parallel or ParallelRestore(lambda: None, clock)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._table = ChangelogTable()
@@ -227,7 +227,7 @@ class StateUpdater:
                 for task in list(self._table.tasks.values()):
                     self._fail(task, cause)
         finally:
-            self._sharing.close()
+            self._parallel.close()
             if consumer is not None:
                 consumer.close()
 
@@ -402,8 +402,8 @@ class StateUpdater:
     def _share(self) -> None:
         """Assign work to another process, and add what it has read."""
         with self._lock:
-            self._sharing.turn(self._table.changelogs.values())
-            read = self._sharing.read(self._table.changelogs.values())
+            self._parallel.turn(self._table.changelogs.values())
+            read = self._parallel.read(self._table.changelogs.values())
         for changelog, part in read:
             if self._is_flushed(changelog.task):
                 with self._lock:
@@ -454,7 +454,7 @@ class StateUpdater:
 
     def _forget(self, task: RestoringStores, *, promoted: bool = False) -> None:
         for changelog in self._table.forget(task):
-            self._sharing.forget(changelog)
+            self._parallel.forget(changelog)
             self._listener_calls.removed(changelog, promoted=promoted)
         if not self._table.active_tasks():
             self._meter.ended(self._clock.monotonic_ms())

@@ -21,7 +21,6 @@ from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorrupte
 from streams_py.ports import OffsetAndMetadata, RawRecord
 from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
 from streams_py.runtime.tasks.asynchronous.task_calls import TaskCalls
-from streams_py.runtime.tasks.broker_silence import Retries
 from streams_py.runtime.tasks.record.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.record.collector import RecordCollector
 from streams_py.runtime.tasks.record.failures import Failures
@@ -31,6 +30,7 @@ from streams_py.runtime.tasks.record.node_times import NodeTimes
 from streams_py.runtime.tasks.record.positions import CommitPositions
 from streams_py.runtime.tasks.record.punctuation import Punctuators
 from streams_py.runtime.tasks.record.sources import source_readers
+from streams_py.runtime.tasks.retries import Retries
 from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase
 from streams_py.runtime.tasks.task_metrics import TaskMetrics
 from streams_py.state.tasks.interface import TaskStores

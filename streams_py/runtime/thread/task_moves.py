@@ -14,7 +14,6 @@ from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, Tas
 from streams_py.member.tasks import Tasks
 from streams_py.ports import BEGINNING, END, OffsetAndMetadata, TransactionalProducer
 from streams_py.ports.batches import only_topic_of
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.committer import Committer
 from streams_py.runtime.commit.revocation import Revocation
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
@@ -22,6 +21,7 @@ from streams_py.runtime.thread.control import ThreadControl
 from streams_py.runtime.thread.parts import ThreadParts
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.thread.task_starter import TaskStarter
+from streams_py.system.outages import level_of_waiting
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import TypeAlias
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import Clock, CommittedOffsets, OffsetAndMetadata
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.start_positions import StartPositions
 from streams_py.runtime.commit.suspect_offsets import OffsetChecks
@@ -19,6 +18,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Partitions, TaskPhase
 from streams_py.runtime.tasks.task_table import TaskTable
 from streams_py.runtime.thread.topic_changes import TopicChanges
+from streams_py.system.outages import level_of_waiting
 
 _log = logging.getLogger(__name__)
 

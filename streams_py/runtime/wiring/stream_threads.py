@@ -13,7 +13,7 @@ from streams_py.ports import Admin, RecordConsumer, RecordProducer, Transactiona
 from streams_py.runtime.commit.known_commits import KnownCommits
 from streams_py.runtime.commit.start_positions import StartPositions, reset_policy
 from streams_py.runtime.restore.listener import RestoreEventsListener
-from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore.parallel_restore import ParallelRestore
 from streams_py.runtime.restore.settings import RestoreListeners
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background
@@ -157,7 +157,7 @@ class StreamThreadFactory:
             shared.clock,
             shared.restore_settings,
             RestoreListeners(listener, shared.standby_listener, restores.warm),
-            sharing=Sharing(lambda: shared.clients.changelog_sorter(thread.name), shared.clock),
+            parallel=ParallelRestore(lambda: shared.clients.changelog_sorter(thread.name), shared.clock),
         )
 
     def _restore_observer(self, thread: StreamThread) -> RestoreObserver:

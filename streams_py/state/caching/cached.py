@@ -40,7 +40,7 @@ from typing import Any, TypeVar, cast
 from streams_py.ports import Headers
 from streams_py.state.caching.cache import RecordCache, encoded_length, headers_size
 from streams_py.state.caching.closed import ClosedStore
-from streams_py.state.custom.supplied_bytes import SuppliedBytes
+from streams_py.state.custom.bytes_adapter import CustomBytesAdapter
 from streams_py.state.stores.bytes_store import overlaid
 from streams_py.state.stores.changelog_entries import RestoreRecord
 from streams_py.state.stores.key_value import ChangeLog, StoreOverBytes
@@ -96,7 +96,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._send_old_values = False
         self._flushing = False
         # A custom store may drop a key that still has a clean entry here.
-        self._has_more_than_below = isinstance(below.content, SuppliedBytes)
+        self._has_more_than_below = isinstance(below.content, CustomBytesAdapter)
         self._keeps_what_is_read = keeps_what_is_read
         self._entry_bytes = entry_bytes
         self._thread = get_ident()

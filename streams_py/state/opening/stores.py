@@ -14,18 +14,18 @@ from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
+from streams_py.state.custom.bytes_adapter import CustomBytesAdapter
 from streams_py.state.custom.context import CustomStoreContext
-from streams_py.state.custom.own_store import CustomStoreAdapter
-from streams_py.state.custom.supplied_bytes import SuppliedBytes
+from streams_py.state.custom.store_adapter import CustomStoreAdapter
 from streams_py.state.opening.window_stores import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.state.stores.bytes_store import BytesStore, MemoryBytes
 from streams_py.state.stores.codec import StoreCodec
 from streams_py.state.stores.expiring import ExpiringBytes
 from streams_py.state.stores.key_value import (
     ChangeLog,
+    CustomPlainStore,
     ExpiringPlainStore,
     PlainStore,
-    SuppliedPlainStore,
     TimestampedStore,
 )
 from streams_py.state.stores.versioned import VersionedStore
@@ -149,7 +149,7 @@ def open_store(
     content: BytesStore = MemoryBytes() if files is None else files
     if builder.supplier is not None and custom_context is not None:
         is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
-        content = SuppliedBytes(builder.supplier, custom_context, is_timestamped=is_timestamped)
+        content = CustomBytesAdapter(builder.supplier, custom_context, is_timestamped=is_timestamped)
     if builder.kind is StoreKind.JOIN_BUFFER:
         return JoinBuffer(builder.name, content, codec, context, persistent=persistent, log=own_log)
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:
@@ -160,7 +160,7 @@ def open_store(
         expiring = ExpiringPlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
         return expiring(builder.name, content, codec, context, persistent=persistent, log=own_log)
     if builder.kind is StoreKind.KEY_VALUE:
-        kind = PlainStore if builder.supplier is None else SuppliedPlainStore
+        kind = PlainStore if builder.supplier is None else CustomPlainStore
         plain = kind(builder.name, content, codec, context, persistent=persistent, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain
     store = TimestampedStore(builder.name, content, codec, context, persistent=persistent, log=own_log)

@@ -13,7 +13,7 @@ from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableErro
 from streams_py.state.buffers.join_buffer import JoinBuffer
 from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cached_plain import CachedPlainStore
-from streams_py.state.custom.own_store import CustomStoreAdapter
+from streams_py.state.custom.store_adapter import CustomStoreAdapter
 from streams_py.state.opening.stores import AnyKeyValueStore, Store
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.window_views import (

@@ -283,7 +283,7 @@ class PlainStore(StoreOverBytes[K, V, V]):
         log(key, data, self._context.timestamp)
 
 
-class SuppliedPlainStore(PlainStore[K, V]):
+class CustomPlainStore(PlainStore[K, V]):
     """A :class:`PlainStore` over a custom store's bytes.
 
     It writes first and then logs. So a key that the custom store evicts during a write is logged before the written

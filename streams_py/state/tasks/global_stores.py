@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.errors import IllegalStateError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
-from streams_py.state.custom.own_store import as_used, custom_store_of
+from streams_py.state.custom.store_adapter import as_used, custom_store_of
 from streams_py.state.directory.checkpoint import write_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.metrics.measured_stores import MeasuredStores, Measuring

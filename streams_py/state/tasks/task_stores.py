@@ -33,7 +33,7 @@ from streams_py.errors import LockError, StateError, StateStoreMigratedError, Un
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
-from streams_py.state.custom.own_store import CustomStoreAdapter, as_used, custom_store_of
+from streams_py.state.custom.store_adapter import CustomStoreAdapter, as_used, custom_store_of
 from streams_py.state.directory.checkpoint import CheckpointFile
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.metrics.measured_stores import MeasuredStores, Measuring

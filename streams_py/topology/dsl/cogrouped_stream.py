@@ -224,7 +224,7 @@ def _attach(
         operator = make(store_name, aggregator)
         if builder is None:
             builder = build(store_name, node)
-            step = ProcessorStep(node, operator, own_stores=[builder])
+            step = ProcessorStep(node, operator, added_stores=[builder])
         else:
             step = ProcessorStep(node, operator, stores=[store_name])
         step.grace_ms = grace_ms

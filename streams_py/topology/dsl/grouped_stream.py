@@ -222,7 +222,7 @@ class KGroupedStream(Generic[K, V]):
         builder = build(store_name, node_name)
         place = self.repartitioned(store_name) if self._place.key_changed else self._place
         operator = make(store_name)
-        step = ProcessorStep(node_name, operator, own_stores=[builder])
+        step = ProcessorStep(node_name, operator, added_stores=[builder])
         return step, builder, operator, place.then(step)
 
     def repartitioned(self, store_name: str) -> Place:

@@ -149,7 +149,7 @@ class KGroupedTable(Generic[K, V]):
         below = dataclasses.replace(place.then(step, key_changed=False), sources=frozenset({source}))
         builder = options.builder(store_name, place.key_serde, value_serde)
         operator = make(store_name)
-        result = below.then(ProcessorStep(node_name, operator, own_stores=[builder]))
+        result = below.then(ProcessorStep(node_name, operator, added_stores=[builder]))
         return KTable(result.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
 
 

@@ -808,7 +808,7 @@ class KStream(Generic[K, V]):
         step = ProcessorStep(
             node_name,
             operator,
-            own_stores=own,
+            added_stores=own,
             stores=names_of(stores),
             changes_key=changes_key,
             changes_value=True,

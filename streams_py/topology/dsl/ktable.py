@@ -200,7 +200,7 @@ class KTable(Generic[K, V]):
         step = ProcessorStep(
             name_or_generate(name, self._place.index, Prefix.TABLE_TRANSFORM_VALUES),
             operator,
-            own_stores=[builder] if options.store is not None else [],
+            added_stores=[builder] if options.store is not None else [],
             stores=names_of(stores),
         )
         place = self._place.then(step)
@@ -234,7 +234,7 @@ class KTable(Generic[K, V]):
             logging=logging,
             logging_config=dict(logging_config or {}),
         )
-        step = ProcessorStep(node, operator, own_stores=[store])
+        step = ProcessorStep(node, operator, added_stores=[store])
         below = dataclasses.replace(place.then(step), sources=frozenset({place.node.name}))  # as in Kafka Streams
         return KTable(below, operator, None)
 

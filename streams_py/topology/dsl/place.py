@@ -64,7 +64,7 @@ class Place:
         step = ProcessorStep(
             name_or_generate(name, self.index, prefix),
             operator,
-            own_stores=stores,
+            added_stores=stores,
             changes_key=changes_key,
             changes_value=changes_value,
         )

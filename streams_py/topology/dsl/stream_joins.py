@@ -122,7 +122,7 @@ class StreamJoins:
         step = ProcessorStep(
             node_name,
             StreamTableJoin(table._operator, joiner, keeps_stream=keeps_stream, buffer=buffer, grace_ms=grace_ms),
-            own_stores=buffers,
+            added_stores=buffers,
             stores=table._operator.readable_stores(),
             accepts_null_keys=keeps_stream,
         )

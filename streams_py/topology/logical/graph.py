@@ -115,14 +115,14 @@ class TableSourceStep(GraphNode):
 
 
 class ProcessorStep(GraphNode):
-    """Runs an operator. ``own_stores`` are added with it; ``stores`` are names of existing stores."""
+    """Runs an operator. ``added_stores`` are added with it; ``stores`` are names of existing stores."""
 
     def __init__(
         self,
         name: str,
         operator: Operator,
         *,
-        own_stores: Iterable[StoreBuilder] = (),
+        added_stores: Iterable[StoreBuilder] = (),
         stores: Iterable[str] = (),
         changes_key: bool = False,
         changes_value: bool = False,
@@ -139,14 +139,14 @@ class ProcessorStep(GraphNode):
             is_overlooked=is_overlooked,
         )
         self.operator = operator
-        self.own_stores = tuple(own_stores)
+        self.added_stores = tuple(added_stores)
         self.stores = tuple(stores)
-        if isinstance(operator, TableOperator) and self.own_stores:
-            operator.store_history_ms = self.own_stores[0].history_ms
+        if isinstance(operator, TableOperator) and self.added_stores:
+            operator.store_history_ms = self.added_stores[0].history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         assembly.add_processor(ProcessorNode(self.name, self.parent_names, self.operator, self.stores))
-        for store in self.own_stores:
+        for store in self.added_stores:
             assembly.add_store(store, [self.name])
 
 
@@ -178,15 +178,15 @@ class TableJoinStep(GraphNode):
         left: TableJoin,
         right: TableJoin,
         merge: TableJoinMerge,
-        own_stores: Iterable[StoreBuilder],
+        added_stores: Iterable[StoreBuilder],
     ) -> None:
         left_name, right_name, merge_name = names
         super().__init__(merge_name)
         self._sides = ((left_name, tables[0], left), (right_name, tables[1], right))
         self._merge = merge
-        self._own_stores = tuple(own_stores)
-        if self._own_stores:
-            merge.store_history_ms = self._own_stores[0].history_ms
+        self._added_stores = tuple(added_stores)
+        if self._added_stores:
+            merge.store_history_ms = self._added_stores[0].history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         for name, table, operator in self._sides:
@@ -195,7 +195,7 @@ class TableJoinStep(GraphNode):
         for name, _, operator in self._sides:
             for store in operator.other_stores:
                 assembly.connect(name, store)
-        for builder in self._own_stores:
+        for builder in self._added_stores:
             assembly.add_store(builder, [self.name])
 
 

@@ -53,7 +53,7 @@ def _bind_grouped_stream(
     initializer: Callable[[], Any] | None,
     aggregator: Callable[[Any, Any, Any], Any],
 ) -> Process:
-    store, forward, failed, context = operator.own_store(node), node.forward, node.failed, node.record
+    store, forward, failed, context = operator.store_of(node), node.forward, node.failed, node.record
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     if initializer is not None:
@@ -98,7 +98,7 @@ class GroupedTableAggregate(TableOperator):
 
     def bind(self, node: NodeContext) -> Process:
         adder, subtractor = within(node, self._adder), within(node, self._subtractor)
-        initializer = fresh_initializer(node, self._initializer, self.own_store(node))
+        initializer = fresh_initializer(node, self._initializer, self.store_of(node))
 
         adder, subtractor = aggregating(node, adder), aggregating(node, subtractor)
 
@@ -141,7 +141,7 @@ class GroupedTableReduce(TableOperator):
 def _bind_grouped_table(
     operator: TableOperator, node: NodeContext, combine: Callable[[Any, Change, Any], Any]
 ) -> Process:
-    store, forward, failed, context = operator.own_store(node), node.forward, node.failed, node.record
+    store, forward, failed, context = operator.store_of(node), node.forward, node.failed, node.record
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     get, put = store.get, store.put_value

@@ -129,7 +129,7 @@ class TableJoinMerge(TableOperator):
         old_values = self.sends_old_values
         if not self.store_name:
             return forward  # the sides send old values only if old values of this operator are needed
-        store = self.own_store(node)
+        store = self.store_of(node)
         put, forwards = store.put_value, forward_flushed(node, store, send_old_values=old_values)
 
         def process(key: Any, change: Any, timestamp_ms: int) -> None:

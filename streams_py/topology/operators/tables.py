@@ -66,7 +66,7 @@ class TableOperator(ABC):
         """Return a reader of earlier versions of rows, for a table with a history."""
         return VersionedTable(node.store(self.store_name), node.dropped).get_as_of
 
-    def own_store(self, node: NodeContext) -> Any:
+    def store_of(self, node: NodeContext) -> Any:
         """Return its store with the interface of a timestamped store."""
         store = node.store(self.store_name)
         return store if self.store_history_ms is None else VersionedTable(store, node.dropped)
@@ -85,7 +85,7 @@ class TableOperator(ABC):
 
     def reader(self, node: NodeContext) -> RowReader:
         """Return a reader of current rows for ``node``, which is connected to :meth:`readable_stores`."""
-        read: RowReader = self.own_store(node).get
+        read: RowReader = self.store_of(node).get
         return read
 
     def data_reader(self, node: NodeContext) -> DataReader | None:
@@ -137,7 +137,7 @@ class TableSource(TableOperator):
         return process
 
     def _bind_stored(self, node: NodeContext) -> Process:
-        store, forward, failed, context = self.own_store(node), node.forward, node.failed, node.record
+        store, forward, failed, context = self.store_of(node), node.forward, node.failed, node.record
         forwards = forward_flushed(node, store, send_old_values=self.sends_old_values)
         reads_old = self.sends_old_values and forwards
         get, put, meet = store.get, store.put_value, getattr(store, "meet", None)
@@ -223,7 +223,7 @@ class TableTransformation(TableOperator):
         old_values = self.sends_old_values
         of_versions = self._parent.is_versioned()
         skip_nulls = skip_nulls and old_values and not of_versions
-        store = self.own_store(node) if self.store_name else None
+        store = self.store_of(node) if self.store_name else None
         forwards = True if store is None else forward_flushed(node, store, send_old_values=old_values)
 
         def process(key: Any, change: Any, timestamp_ms: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.ports.outages import MemberContact
+from streams_py.system.outages import MemberContact
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 def warnings(log: str) -> list[str]:
     """Return lines about connections, from this library and from both client libraries."""
-    loggers = (" streams_py.ports.outages ", " streams_py.adapters.confluent", " kafka.", "Traceback")
+    loggers = (" streams_py.system.outages ", " streams_py.adapters.confluent", " kafka.", "Traceback")
     return [line for line in log.splitlines() if any(logger in line for logger in loggers)]
 
 

@@ -32,7 +32,7 @@ from streams_py import (
 )
 from streams_py.clients.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart
-from streams_py.runtime.restore import parallel_restore as sharing
+from streams_py.runtime.restore import parallel_restore
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.state.disk.store import RocksBytes
 from streams_py.system.clock import SystemClock
@@ -251,7 +251,7 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
     if "shared_from" in order:  # restores with this number of records
-        sharing._SHARED_MIN, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
+        parallel_restore._SHARED_MIN, parallel_restore._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
     if "dies_when" in order:
         die_restoring(order["dies_when"], order["trace"])
     topology = (

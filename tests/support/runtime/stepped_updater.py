@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener, SuspendReason
-from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore.parallel_restore import ParallelRestore
 from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.support.clocks import FakeClock
@@ -60,7 +60,9 @@ class StandbyListener(StandbyUpdateListener):
 class Stepped(StateUpdater):
     """A state updater without its thread; :meth:`turn` runs one round."""
 
-    def __init__(self, log: FakeLog, sharing: Callable[[FakeClock], Sharing] | None = None, **committed: int) -> None:
+    def __init__(
+        self, log: FakeLog, parallel: Callable[[FakeClock], ParallelRestore] | None = None, **committed: int
+    ) -> None:
         self.log, self.clock, self.listener = log, FakeClock(), Listener()
         self.standby_listener = StandbyListener()
         self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
@@ -72,7 +74,7 @@ class Stepped(StateUpdater):
             self.clock,
             SETTINGS,
             RestoreListeners(self.listener, self.standby_listener, lambda *told: self.warm.append(told)),
-            sharing=None if sharing is None else sharing(self.clock),
+            parallel=None if parallel is None else parallel(self.clock),
         )
 
     def _start_thread(self) -> None:

@@ -211,7 +211,7 @@ def test_second_attempt_at_a_generation_has_another_id() -> None:
     assert second.rebalance_id.endswith("-000000000001-1")
 
 
-def test_triggers_follow_from_the_previous_round() -> None:
+def test_triggers_follow_from_the_previous_step() -> None:
     recorder = Recorder()
 
     def trigger(*arguments: object) -> list[str]:
@@ -259,7 +259,7 @@ def test_copy_that_has_caught_up_early_is_a_followup() -> None:
     assert header(recorder.assign(members, COUNT, behind)).trigger == ("followup",)
 
 
-def test_trigger_is_unknown_when_the_leader_missed_a_round() -> None:
+def test_trigger_is_unknown_when_the_leader_missed_a_step() -> None:
     recorder = Recorder()
     recorder.assign({"a": member(1)}, STATELESS).events  # noqa: B018  # reading makes the records
     recorder.generation += 1

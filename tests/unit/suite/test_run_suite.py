@@ -83,8 +83,8 @@ def project(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "pytest.ini").touch()  # stops pytest's search for a project root
     (folder / "conftest.py").write_text(
-        "from tests.parallel import Sharing\n\n"
-        "def pytest_configure(config):\n    config.pluginmanager.register(Sharing())\n"
+        "from tests.parallel import Distribution\n\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(Distribution())\n"
     )
     return folder
 

@@ -41,7 +41,7 @@ from streams_py.adapters.kafka_python.network import close_client, close_with_de
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
-from streams_py.ports.outages import MemberContact
+from streams_py.system.outages import MemberContact
 
 _log = logging.getLogger(__name__)
 

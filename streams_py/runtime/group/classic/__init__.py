@@ -1,1 +1,1 @@
-"""The classic group: its rounds, and the leader that assigns tasks."""
+"""The classic group: its members, and the leader that assigns tasks."""

@@ -15,7 +15,7 @@ from typing import Final, Self, TypeVar
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.assignors.draining import is_draining
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.events.observers import RoundObserver
+from streams_py.events.observers import AssignObserver
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.events import AssignRequested
@@ -128,7 +128,7 @@ class LeaderLimits:
 
 
 @dataclass(slots=True)
-class RoundOutcome:
+class LeaderOutcome:
     """What a leader knows about the rebalance that it leads. A thread that does not lead knows nothing."""
 
     failure: StreamsError | None = None
@@ -141,10 +141,10 @@ class RoundOutcome:
         self.failure, self.leads_alone = None, False
 
 
-class TimedRounds(RoundObserver):
+class TimedAssignSteps(AssignObserver):
     """An observer that also records the phases of assign steps in the timelines of rebalances."""
 
-    def __init__(self, observer: RoundObserver, times: Timekeeper) -> None:
+    def __init__(self, observer: AssignObserver, times: Timekeeper) -> None:
         self._observer = observer
         self._times = times
 
@@ -176,7 +176,7 @@ class LeaderExecutor(Executor):
         clock: Clock,
         limits: LeaderLimits,
         signals: MemberSignals,
-        observer: RoundObserver,
+        observer: AssignObserver,
         cleanup: CleanupCheck,
     ) -> None:
         self._admin = _TimedAdmin(admin, limits.request_ms)
@@ -189,7 +189,7 @@ class LeaderExecutor(Executor):
         self._observer = observer
         self._cleanup = cleanup
         self._assigned = TopologyMetadata({})
-        self.outcome = RoundOutcome()
+        self.outcome = LeaderOutcome()
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Return the assignment of each member, or raise the assign step's error (BrokerUnavailableError: retry)."""

@@ -24,11 +24,11 @@ from streams_py.runtime.group.classic.leader_executor import (
     GroupTopology,
     LeaderExecutor,
     LeaderLimits,
-    RoundOutcome,
-    TimedRounds,
+    LeaderOutcome,
+    TimedAssignSteps,
 )
+from streams_py.runtime.group.classic.member_listener import MemberListener
 from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
-from streams_py.runtime.group.classic.rounds import Rounds
 from streams_py.runtime.group.classic.topic_cleanup import CleanupCheck
 from streams_py.runtime.group.classic.transport import ClassicTransport, StaticMember
 from streams_py.runtime.group.inbox import Inbox
@@ -83,7 +83,7 @@ class ClassicProtocol:
         self._wait_ms = max_poll_interval_ms(config)
         self._processes = GroupProcesses(clients.group_admin, config.application_id)
         self._cleanup = CleanupCheck(admin)
-        self._outcomes: dict[int, RoundOutcome] = {}  # by the number of the thread, also after its end
+        self._outcomes: dict[int, LeaderOutcome] = {}  # by the number of the thread, also after its end
         self._memberships: weakref.WeakSet[Membership] = weakref.WeakSet()  # a thread that has ended is not kept
         self._lock = threading.Lock()
         self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
@@ -104,19 +104,19 @@ class ClassicProtocol:
             self._clock,
             LeaderLimits.within(self._wait_ms),
             signals,
-            TimedRounds(observer, times),
+            TimedAssignSteps(observer, times),
             self._cleanup,
         )
         log = RebalanceLog(thread, self._clock)
-        rounds = Rounds(member, executor, calls, signals, report, log, times, self._explain)
-        membership = self._clients.membership(thread, index, rounds)
-        rounds.before_join = lambda: self._note_join(index, membership)
+        listener = MemberListener(member, executor, calls, signals, report, log, times, self._explain)
+        membership = self._clients.membership(thread, index, listener)
+        listener.before_join = lambda: self._note_join(index, membership)
         self._subscribe(membership)
         with self._lock:
             self._outcomes[index] = executor.outcome
             self._memberships.add(membership)
         static = StaticMember(thread, self._admin, self._config.application_id, self._instance_id(index))
-        return ClassicTransport(membership, rounds, calls, member, executor, report, self._clock, static)
+        return ClassicTransport(membership, listener, calls, member, executor, report, self._clock, static)
 
     def expect_rebalance(self) -> None:
         """Let all members of this client send heartbeats more often for some seconds."""

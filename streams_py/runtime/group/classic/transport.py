@@ -15,7 +15,7 @@ from streams_py.member.member import Member
 from streams_py.member.tasks import Progress
 from streams_py.ports import Admin, Clock, CommittedOffsets, GroupMetadata, Membership, OffsetAndMetadata
 from streams_py.runtime.group.classic.leader_executor import LeaderExecutor
-from streams_py.runtime.group.classic.rounds import Rounds
+from streams_py.runtime.group.classic.member_listener import MemberListener
 from streams_py.runtime.group.thread_calls import ThreadCalls
 from streams_py.runtime.group.transport import Leave, TaskReport
 from streams_py.system.printable import text_of
@@ -57,16 +57,16 @@ class ClassicTransport:
     """A member of a classic group, as its stream thread uses it (``GroupTransport``).
 
     Args:
-        membership: The client library's membership, whose listener is ``rounds``.
-        rounds: The listener.
-        thread: The calls that ``rounds`` makes to the stream thread.
+        membership: The client library's membership, whose listener is ``listener``.
+        listener: The listener.
+        thread: The calls that ``listener`` makes to the stream thread.
         static: Removes a static member when its thread stops for good.
     """
 
     def __init__(
         self,
         membership: Membership,
-        rounds: Rounds,
+        listener: MemberListener,
         thread: ThreadCalls,
         member: Member,
         leader_executor: LeaderExecutor,
@@ -75,8 +75,8 @@ class ClassicTransport:
         static: StaticMember,
     ) -> None:
         self._membership = membership
-        self._rounds = rounds
-        self._gate = rounds.gate
+        self._listener = listener
+        self._gate = listener.gate
         self._thread = thread
         self._member = member
         self._leader_executor = leader_executor
@@ -99,11 +99,11 @@ class ClassicTransport:
     def turn(self) -> None:
         """Request the follow-up rebalance when it is due, or when warm-up tasks have caught up."""
         now_ms = self._clock.now_ms()
-        reasons = self._rounds.handle(LoopTurned(now_ms)).rejoins
+        reasons = self._listener.handle(LoopTurned(now_ms)).rejoins
         measured = self._report.standby_progress()
         if measured is not self._measured:
             self._measured = measured
-            reasons += self._rounds.handle(StandbysMeasured(now_ms, measured)).rejoins
+            reasons += self._listener.handle(StandbysMeasured(now_ms, measured)).rejoins
         for reason in reasons:
             self._membership.request_rejoin(reason)
 
@@ -148,11 +148,11 @@ class ClassicTransport:
 
     def request_shutdown(self) -> None:
         """Request all instances to stop, with the next subscription."""
-        self._rounds.handle(ShutdownRequested())
+        self._listener.handle(ShutdownRequested())
 
     def request_drain(self) -> None:
         """Request the group to take over this client's tasks."""
-        self._rounds.handle(DrainRequested())
+        self._listener.handle(DrainRequested())
 
     @property
     def is_drained(self) -> bool:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.errors import StreamsError
-from streams_py.ports.outages import ClusterContact
+from streams_py.system.outages import ClusterContact
 
 REFUSED = (
     "[thrd:b:1/bootstrap]: b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: refused (after {}ms in state CONNECT)"

@@ -9,8 +9,8 @@ import pytest
 
 from streams_py.errors import StateError, StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
-from streams_py.runtime.restore import parallel_restore as sharing
-from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore import parallel_restore
+from streams_py.runtime.restore.parallel_restore import ParallelRestore
 from tests.support.clocks import FakeClock
 from tests.support.runtime.fakes import FakeLog, FakeTask
 from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
@@ -18,8 +18,8 @@ from tests.support.runtime.stepped_updater import LOG, OTHER, Stepped, active, s
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_SHARED_MIN", 40)
-    monkeypatch.setattr(sharing, "_PART_MIN", 10)
+    monkeypatch.setattr(parallel_restore, "_SHARED_MIN", 40)
+    monkeypatch.setattr(parallel_restore, "_PART_MIN", 10)
 
 
 class FakeSorter:
@@ -58,11 +58,11 @@ class Shared(Stepped):
         self.sorters: list[FakeSorter] = []
         self.can_start = can_start
         self.tries = 0
-        super().__init__(log, self._sharing)
+        super().__init__(log, self._parallel)
         self.consumer.delivers_max = 10
 
-    def _sharing(self, clock: FakeClock) -> Sharing:
-        return Sharing(self._sorter, clock)
+    def _parallel(self, clock: FakeClock) -> ParallelRestore:
+        return ParallelRestore(self._sorter, clock)
 
     def _sorter(self) -> FakeSorter | None:
         self.tries += 1

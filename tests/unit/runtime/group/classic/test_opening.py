@@ -30,7 +30,7 @@ def another(steps: Steps, index: int) -> ClassicTransport:
 
 
 def reason_of(steps: Steps) -> TaskAssignmentError:
-    """Return the error that the client's first thread gets in a round that fails with a code."""
+    """Return the error that the client's first thread gets in a rebalance that fails with a code."""
     steps.membership.round({}, error_code=3)
     with pytest.raises(TaskAssignmentError) as caught:
         steps.turn()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streams_py.ports.outages import ClusterContact, MemberContact, contact_with, level_of_waiting
+from streams_py.system.outages import ClusterContact, MemberContact, contact_with, level_of_waiting
 
 
 class Time:
@@ -155,7 +155,7 @@ def test_broker_that_is_away_for_a_moment_now_and_then_gets_no_line(
 
 
 def test_member_that_waits_is_asked_to_check_at_growing_intervals(monkeypatch: pytest.MonkeyPatch, time: Time) -> None:
-    monkeypatch.setattr("streams_py.ports.outages.time.monotonic", time)
+    monkeypatch.setattr("streams_py.system.outages.time.monotonic", time)
     member = MemberContact("nowhere:1", "member")
     checked = [elapsed for elapsed in seconds(time, 200) if member.report_lost()]
     assert checked == pytest.approx([2, 6, 14, 30, 62, 122, 182], abs=1)

@@ -13,8 +13,8 @@ import logging
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, RegistryUnavailableError, TaskCorruptedError, TimeoutExceededError
 from streams_py.ports import Clock
-from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.system.outages import level_of_waiting
 
 _log = logging.getLogger(__name__)
 

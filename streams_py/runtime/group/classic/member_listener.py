@@ -63,7 +63,7 @@ class Results:
     stops: bool = False
 
 
-class Rounds:
+class MemberListener:
     """Listener of one membership (port MembershipListener). Called by the membership's polling thread.
 
     Args:

@@ -21,9 +21,9 @@ from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.member.tasks import HostView, Progress, Tasks
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.group.classic.leader_executor import RoundOutcome
+from streams_py.runtime.group.classic.leader_executor import LeaderOutcome
+from streams_py.runtime.group.classic.member_listener import MemberListener
 from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
-from streams_py.runtime.group.classic.rounds import Rounds
 from streams_py.runtime.group.classic.transport import ClassicTransport, StaticMember
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.thread_calls import ThreadCalls
@@ -96,14 +96,14 @@ class Membership:
 
 class LeaderExecutor:
     def __init__(self) -> None:
-        self.outcome = RoundOutcome()
+        self.outcome = LeaderOutcome()
 
     def assign(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"assigned": members}
 
 
 class Seam:
-    """Rounds and a transport with their environment."""
+    """A listener and a transport with their environment."""
 
     def __init__(self, inbox: Inbox[TaskListener] | None = None, **settings: Any) -> None:
         self.clock = ManualClock(5_000)
@@ -114,7 +114,7 @@ class Seam:
         direct.owner = self.thread
         member = Member(MemberSettings(ProcessId.parse("00000000-0000-0000-0000-000000000001"), **settings))
         calls = ThreadCalls(inbox or direct, self.thread, wait_ms=1)
-        self.rounds = Rounds(
+        self.listener = MemberListener(
             member,
             self.leader_executor,
             calls,
@@ -127,7 +127,7 @@ class Seam:
         self.membership = Membership()
         self.transport = ClassicTransport(
             self.membership,  # type: ignore[arg-type]  # all that is used of it
-            self.rounds,
+            self.listener,
             calls,
             member,
             self.leader_executor,
@@ -143,13 +143,13 @@ class Seam:
     def assignment(self, *partitions: TopicPartition, **info: Any) -> None:
         tasks = tuple(TaskId(0, partition.partition) for partition in sorted(partitions))
         info = {"next_rebalance_ms": NO_FOLLOW_UP, "active_tasks": tasks, **info}
-        self.rounds.on_assignment(partitions, encode_assignment_info(AssignmentInfo(**info)), 1)
+        self.listener.on_assignment(partitions, encode_assignment_info(AssignmentInfo(**info)), 1)
 
     def has(self, *partitions: TopicPartition, **info: Any) -> None:
         """Create a rebalance that has given the thread these partitions."""
-        self.rounds.subscription_user_data(frozenset())
+        self.listener.subscription_user_data(frozenset())
         self.assignment(*partitions, **info)
-        self.rounds.on_assigned(partitions)
+        self.listener.on_assigned(partitions)
         self.thread.calls.clear()
 
     @property
@@ -163,7 +163,7 @@ def seam() -> Seam:
 
 
 def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: Seam) -> None:
-    rebalance, transport = seam.rounds, seam.transport
+    rebalance, transport = seam.listener, seam.transport
     assert not transport.rebalancing
     seam.has(IN0, IN1)
     sent = decode_subscription_info(rebalance.subscription_user_data(frozenset({"in"})))
@@ -183,16 +183,16 @@ def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: 
     ]
 
 
-def test_assignment_is_carried_out_only_at_the_end_of_the_round(seam: Seam) -> None:
-    seam.rounds.subscription_user_data(frozenset())
+def test_assignment_is_carried_out_only_at_the_end_of_the_rebalance(seam: Seam) -> None:
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(IN0)
     assert [call[0] for call in seam.thread.calls] == ["sums"]
 
 
 def test_tasks_are_kept_and_the_thread_fails_when_the_assignment_cannot_be_read(seam: Seam) -> None:
-    seam.rounds.subscription_user_data(frozenset())
-    seam.rounds.on_assignment((IN0,), b"garbage", 1)
-    seam.rounds.on_assigned((IN0,))
+    seam.listener.subscription_user_data(frozenset())
+    seam.listener.on_assignment((IN0,), b"garbage", 1)
+    seam.listener.on_assigned((IN0,))
     tasks, failure = seam.completed
     assert tasks is None
     assert isinstance(failure, TaskAssignmentError)
@@ -200,9 +200,9 @@ def test_tasks_are_kept_and_the_thread_fails_when_the_assignment_cannot_be_read(
 
 @pytest.mark.parametrize(("code", "kind"), [(1, MissingSourceTopicError), (3, TaskAssignmentError)])
 def test_error_code_reaches_the_thread_explained(seam: Seam, code: int, kind: type[StreamsError]) -> None:
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(error_code=code)
-    seam.rounds.on_assigned(())
+    seam.listener.on_assigned(())
     tasks, failure = seam.completed
     assert tasks is None
     assert [failure] == seam.explained
@@ -211,17 +211,17 @@ def test_error_code_reaches_the_thread_explained(seam: Seam, code: int, kind: ty
 
 
 def test_unknown_error_code_leaves_the_rebalance_open(seam: Seam) -> None:
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(error_code=99)
-    seam.rounds.on_assigned(())
+    seam.listener.on_assigned(())
     assert seam.completed[1] is not None
     assert seam.transport.rebalancing
 
 
 def test_application_stops_after_the_rebalance(seam: Seam) -> None:
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(error_code=4)
-    seam.rounds.on_assigned(())
+    seam.listener.on_assigned(())
     assert [call[0] for call in seam.thread.calls] == ["sums", "assign", "stop"]
 
 
@@ -229,16 +229,16 @@ def test_shutdown_of_the_application_is_carried_in_the_next_subscription(seam: S
     seam.transport.request_shutdown()
     seam.transport.turn()
     assert seam.membership.reasons == ["the application is shutting down"]
-    assert decode_subscription_info(seam.rounds.subscription_user_data(frozenset())).error_code == 4
+    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset())).error_code == 4
 
 
 @pytest.mark.parametrize(("due_ms", "asks"), [(0, 1), (4_999, 1), (5_000, 0), (5_001, 0), (NO_FOLLOW_UP, 0)])
 def test_follow_up_is_asked_for_once_when_its_time_has_passed(seam: Seam, due_ms: int, asks: int) -> None:
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(IN0, next_rebalance_ms=due_ms)
     seam.transport.turn()
     assert seam.membership.reasons == []  # not before the end of this one
-    seam.rounds.on_assigned((IN0,))
+    seam.listener.on_assigned((IN0,))
     for _ in range(3):
         seam.transport.turn()
     assert len(seam.membership.reasons) == asks
@@ -260,7 +260,7 @@ def test_member_rejoins_when_its_warm_up_has_caught_up_and_the_setting_allows_it
 
 def test_nobody_asks_for_warm_ups_during_a_rebalance(seam: Seam) -> None:
     seam.has(IN0, standby_tasks={B: (IN1,)})
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.thread.standbys = {B: Progress(100_000, 100_000)}
     seam.transport.turn()
     assert seam.membership.reasons == []
@@ -268,28 +268,28 @@ def test_nobody_asks_for_warm_ups_during_a_rebalance(seam: Seam) -> None:
 
 def test_lost_partitions_end_nothing_but_the_tasks(seam: Seam) -> None:
     seam.has(IN0, IN1)
-    seam.rounds.on_lost((IN0, IN1))
+    seam.listener.on_lost((IN0, IN1))
     assert seam.thread.calls == [("lose", (A, B))]
 
 
 def test_tasks_end_as_the_member_says_and_others_are_left_alone(seam: Seam) -> None:
     both = {"active_tasks": (A, A)}
     seam.has(IN0, IN1, **both)
-    seam.rounds.on_revoked((IN1,))
+    seam.listener.on_revoked((IN1,))
     assert seam.thread.calls == [("revoke", ())]
-    seam.rounds.on_revoked((IN0, IN1))
+    seam.listener.on_revoked((IN0, IN1))
     assert seam.thread.calls[1:] == [("revoke", (A,))]
 
 
 def test_leader_forgets_an_old_failure_when_a_new_round_begins(seam: Seam) -> None:
-    seam.leader_executor.outcome.failure = StreamsError("of the last round")
-    seam.rounds.subscription_user_data(frozenset())
+    seam.leader_executor.outcome.failure = StreamsError("of the last rebalance")
+    seam.listener.subscription_user_data(frozenset())
     assert seam.leader_executor.outcome.failure is None
 
 
 def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
     host = HostInfo("localhost", 80)
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     seam.assignment(IN0, partitions_by_host={host: {IN0}})
     assert seam.thread.shown.active == {host: {IN0}}
     seam.assignment(error_code=1)
@@ -300,12 +300,12 @@ def test_callbacks_return_immediately_when_the_thread_is_ending() -> None:
     seam = Seam(Inbox[TaskListener]())  # which is not read
     with seam.transport.ending():
         pass
-    assert decode_subscription_info(seam.rounds.subscription_user_data(frozenset())).task_offset_sums == {}
-    assert seam.rounds.on_revoked((IN0,)) == {}
-    seam.rounds.on_revoked_committed(None)
-    seam.rounds.on_lost((IN0,))
+    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset())).task_offset_sums == {}
+    assert seam.listener.on_revoked((IN0,)) == {}
+    seam.listener.on_revoked_committed(None)
+    seam.listener.on_lost((IN0,))
     seam.assignment(IN0)
-    seam.rounds.on_assigned((IN0,))
+    seam.listener.on_assigned((IN0,))
     assert seam.thread.calls == []
 
 
@@ -313,10 +313,10 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
     """Otherwise other members would get the revoked partitions, and the commit would still be accepted."""
     seam = Seam(Inbox[TaskListener]())
     with seam.transport.ending():
-        assert seam.rounds.on_revoked((IN0,)) == {}
+        assert seam.listener.on_revoked((IN0,)) == {}
         with pytest.raises(BrokerUnavailableError, match="last commit is still in progress"):
-            seam.rounds.subscription_user_data(frozenset())
-    assert seam.rounds.subscription_user_data(frozenset())
+            seam.listener.subscription_user_data(frozenset())
+    assert seam.listener.subscription_user_data(frozenset())
 
 
 def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam: Seam) -> None:
@@ -336,7 +336,7 @@ def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam:
         return {}
 
     seam.thread.offset_sums = offset_sums  # type: ignore[method-assign]
-    seam.rounds.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset())
     ending.join()
     assert happened == ["locked", "ends"]
 
@@ -345,13 +345,13 @@ def test_callbacks_return_when_the_inbox_was_closed_under_them() -> None:
     inbox = Inbox[TaskListener]()
     seam = Seam(inbox)
     inbox.close()
-    assert seam.rounds.on_revoked((IN0,)) == {}
+    assert seam.listener.on_revoked((IN0,)) == {}
 
 
 def test_thread_that_does_not_answer_in_time_gives_its_tasks_up() -> None:
     seam = Seam(Inbox[TaskListener]())
     with pytest.raises(TaskMigratedError, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
-        seam.rounds.on_revoked((IN0,))
+        seam.listener.on_revoked((IN0,))
     assert len(seam.thread.halted) == 1
 
 
@@ -364,10 +364,10 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
         return logged
 
     def round_with(*partitions: TopicPartition, **info: Any) -> None:
-        seam.rounds.subscription_user_data(frozenset({"in"}))
+        seam.listener.subscription_user_data(frozenset({"in"}))
         seam.clock.advance(1_500)
         seam.assignment(*partitions, **info)
-        seam.rounds.on_assigned(partitions)
+        seam.listener.on_assigned(partitions)
 
     round_with(IN0)
     assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_0; lost none; kept none; standbys none"]
@@ -375,11 +375,11 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
     assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_1; lost none; kept 0_0; standbys none"]
     round_with(IN1, standby_tasks={TaskId(0, 0): (IN0,)})
     assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_0; kept 0_1; standbys 0_0"]
-    seam.rounds.on_lost((IN1,))
+    seam.listener.on_lost((IN1,))
     assert "dropped active tasks 0_1 without committing; joining again" in caplog.text
     round_with(IN1)
     assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_1; lost none; kept none; standbys none"]
-    seam.rounds.on_lost((IN1,))
+    seam.listener.on_lost((IN1,))
     round_with()
     assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_1; kept none; standbys none"]
     round_with()

@@ -231,7 +231,7 @@ def test_files_of_no_known_position_are_cleared(directory: StateDirectory) -> No
 
 
 @pytest.mark.parametrize("with_timestamps", [False, True])
-def test_what_an_own_store_drops_is_in_its_changelog(directory: StateDirectory, with_timestamps: bool) -> None:
+def test_what_a_custom_store_drops_is_in_its_changelog(directory: StateDirectory, with_timestamps: bool) -> None:
     class Single(SqliteStore):
         def put(self, key: bytes, value: bytes) -> None:
             for other, _ in self.range(None, None):

@@ -17,7 +17,7 @@ import pytest
 from streams_py import KafkaStreams, State, StreamsBuilder
 from streams_py.clients.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart, SortedPart
-from streams_py.runtime.restore import parallel_restore as sharing
+from streams_py.runtime.restore import parallel_restore
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
 from tests.support.broker.kit import Application
@@ -42,8 +42,8 @@ class Seen:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Restorations of a few thousand records are shared."""
     found = Seen()
-    monkeypatch.setattr(sharing, "_SHARED_MIN", 10_000)
-    monkeypatch.setattr(sharing, "_PART_MIN", 1_000)
+    monkeypatch.setattr(parallel_restore, "_SHARED_MIN", 10_000)
+    monkeypatch.setattr(parallel_restore, "_PART_MIN", 1_000)
     begin, outcome = SorterProcess.begin, SorterProcess.outcome
 
     def begun(self: SorterProcess, part: ChangelogPart) -> None:

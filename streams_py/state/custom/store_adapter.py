@@ -8,8 +8,8 @@ from typing import TypeVar
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
 from streams_py.ports.record_headers import headers_of
+from streams_py.state.custom.bytes_adapter import CustomBytesAdapter
 from streams_py.state.custom.context import CustomStoreContext
-from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.system.printable import named
 from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
@@ -109,4 +109,4 @@ def custom_store_of(store: object) -> CustomStore | None:
     if isinstance(store, CustomStoreAdapter):
         return store.store
     content = getattr(store, "content", None)
-    return content.store if isinstance(content, SuppliedBytes) else None
+    return content.store if isinstance(content, CustomBytesAdapter) else None

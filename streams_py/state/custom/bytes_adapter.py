@@ -12,7 +12,7 @@ from streams_py.topology.declare.custom_stores import KeyValueBytesStore
 from streams_py.topology.declare.nodes import RecordContext
 
 
-class SuppliedBytes:
+class CustomBytesAdapter:
     """A ``BytesStore`` over a :class:`KeyValueBytesStore`, which it creates and opens.
 
     When the custom store evicts a key, this is logged as a deletion. As in Kafka Streams, evictions of an LRU map with

@@ -25,7 +25,7 @@ class FakeThread:
         self.drain_gains = True
         self.tasks: list[Any] = []
         self.table = self.parts = None
-        self._on_state, self._on_error, self._on_end = on_state, on_error, on_end
+        self._on_state, self._on_error, self.on_end = on_state, on_error, on_end
 
     def go(self, *states: ThreadState) -> None:
         for state in states:
@@ -44,7 +44,7 @@ class FakeThread:
 
     def end(self) -> None:
         self.go(ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
-        self._on_end(self)
+        self.on_end(self)
 
     # -- what the client calls -----------------------------------------------------------------------------
 
@@ -97,7 +97,9 @@ class Client:
         )
         self.made: list[FakeThread] = []
         self.heard: list[tuple[State, State]] = []
-        self.streams._threads._factory.new_thread = self._new_thread  # type: ignore[method-assign]
+        self.threads = self.streams._threads  # users see a thread's metadata, and not the thread
+        self.factory = self.threads._factory  # real threads would need brokers
+        self.factory.new_thread = self._new_thread  # type: ignore[method-assign]
 
     def _new_thread(self, index: int, **callbacks: Any) -> StreamThread:
         self.made.append(FakeThread(f"thread-{index}", index, **callbacks))

@@ -80,6 +80,22 @@ class Stepped(StateUpdater):
     def _start_thread(self) -> None:
         pass
 
+    def request_ends(self) -> None:
+        """Run the first step of a round: it asks for the end offsets of the changelogs."""
+        self._request_ends()
+
+    def assign_changelogs(self) -> None:
+        """Run the second step of a round: the consumer gets the changelogs."""
+        self._assign(self.consumer)
+
+    def find_corrupted(self, changelog: TopicPartition) -> None:
+        """Do what the consumer's answer causes that a position does not exist."""
+        self._corrupted({changelog})
+
+    def call_listeners(self) -> None:
+        """Make the calls that the updater's thread makes between two rounds."""
+        self._listener_calls.deliver()
+
     def turn(self, times: int = 1) -> None:
         for _ in range(times):
             self._round(self.consumer)

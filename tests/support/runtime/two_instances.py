@@ -146,8 +146,8 @@ class TwoInstances:
                 steps.turn()
             except Exception as error:
                 self.log.append(("failed", number, error))
-                steps.thread._fail(error)
-                steps.thread._close(clean=False)
+                steps.fail(error)
+                steps.thread._close(clean=False)  # as the thread does after its loop
                 steps.instance.close()
                 self._restart(number)
                 return
@@ -255,7 +255,7 @@ class TwoInstances:
                 self._restart(number)
             case "copy" if held := steps.updater.tasks():
                 copy = dice.choice(held)
-                steps.updater._fail(copy, TaskCorruptedError("bad copy", {copy.id: copy.changelog_partitions}))
+                steps.fail_restoration(copy, TaskCorruptedError("bad copy", {copy.id: copy.changelog_partitions}))
             case "full":
                 self._full_in = dice.randrange(2, 7)
             case "flush" if not self._exactly_once:

@@ -39,6 +39,7 @@ from streams_py.ports import (
 from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.transport import TaskListener
+from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.runtime.wiring.shared import SharedResources
 from streams_py.runtime.wiring.stream_threads import StreamThreadFactory
@@ -436,7 +437,7 @@ class Steps:
             **{key.replace("_", "."): value for key, value in config.items()},
         }
         self.instance = SharedResources(topology, StreamsConfig.of(settings), world, world.clock)
-        self.instance.topic_ids._start = lambda: None  # type: ignore[method-assign]
+        self.instance.topic_ids._start = lambda: None  # type: ignore[method-assign]  # the test calls its checks
         self.instance.open()
         self.states: list[ThreadState] = []
         self.errors: list[Exception] = []
@@ -450,7 +451,7 @@ class Steps:
         )
         self.thread.inbox = inbox = DirectInbox()
         self.thread.control.go(ThreadState.STARTING)
-        self.loop = self.thread._open()
+        self.loop = self.thread._open()  # instead of the thread
         inbox.owner = self.loop.moves
         self.parts = self.loop.parts
         self.parts.transport.start()
@@ -459,7 +460,7 @@ class Steps:
         self.membership = world.memberships[self.thread.name]
         self.consumer = world.consumers[self.thread.name]
         self.producer = world.producers[self.thread.name]
-        self._restore_consumer = world.restore_consumer(self.thread.name)
+        self.restore_consumer = world.restore_consumer(self.thread.name)
         world.diary.clear()
 
     def turn(self, times: int = 1) -> None:
@@ -474,8 +475,8 @@ class Steps:
 
     def restore(self) -> None:
         """Run a round of the state updater, if it has work."""
-        if self.updater._table.changelogs:
-            self.updater._round(self._restore_consumer)
+        if self.updater._table.changelogs:  # only the updater's own thread has a use for this
+            self.updater._round(self.restore_consumer)  # instead of that thread
 
     def run(self, active: Mapping[TaskId, Collection[TopicPartition]], **more: Any) -> None:
         """Run a rebalance with this outcome, and iterate until every task runs."""
@@ -495,8 +496,16 @@ class Steps:
             self.loop.await_rebalance()
             clean = True
         except Exception as error:
-            self.thread._fail(error)
-        self.thread._close(clean=clean)
+            self.fail(error)
+        self.thread._close(clean=clean)  # as the thread does after its loop
+
+    def fail(self, error: Exception) -> None:
+        """Do what the thread does with an error of its loop."""
+        self.thread._fail(error)  # only the thread itself calls it
+
+    def fail_restoration(self, task: RestoringStores, error: Exception) -> None:
+        """Let the state updater meet an error of a task."""
+        self.updater._fail(task, error)  # a store in memory has no errors of its own
 
     @property
     def tasks(self) -> dict[str, str]:

@@ -52,7 +52,7 @@ def test_drain_gives_up_after_its_timeout_and_says_what_is_left(
 
 def test_drain_ends_when_the_client_does(client: Client) -> None:
     running(client)
-    client.streams._clock.sleep_ms = lambda _: client.streams.close(0)  # type: ignore[method-assign]
+    client.world.clock.sleep_ms = lambda _: client.streams.close(0)  # type: ignore[method-assign]
     assert not client.streams.drain(None)
     assert not client.streams.drain(None)
 
@@ -60,7 +60,7 @@ def test_drain_ends_when_the_client_does(client: Client) -> None:
 @pytest.mark.parametrize("where", ["stream thread", "state listener"])
 def test_drain_does_not_wait_where_it_would_wait_for_itself(client: Client, where: str) -> None:
     running(client)
-    client.streams._clock.sleep_ms = lambda _: pytest.fail("it waits")  # type: ignore[method-assign]
+    client.world.clock.sleep_ms = lambda _: pytest.fail("it waits")  # type: ignore[method-assign]
     answers: list[bool] = []
     if where == "stream thread":
         client.made[0].is_current = True
@@ -102,19 +102,19 @@ def working(client: Client) -> Client:
 def while_it_waits(client: Client, happens: Callable[[], object]) -> list[int]:
     """Call a function each time the client waits; return the durations of the waits in ms."""
     waits: list[int] = []
-    sleep = client.streams._clock.sleep_ms
+    sleep = client.world.clock.sleep_ms
 
     def wait(duration_ms: int) -> None:
         waits.append(duration_ms)
         sleep(duration_ms)
         happens()
 
-    client.streams._clock.sleep_ms = wait  # type: ignore[method-assign]
+    client.world.clock.sleep_ms = wait  # type: ignore[method-assign]
     return waits
 
 
 def refuse_to_wait(client: Client) -> None:
-    client.streams._clock.sleep_ms = lambda _: pytest.fail("it waits")  # type: ignore[method-assign]
+    client.world.clock.sleep_ms = lambda _: pytest.fail("it waits")  # type: ignore[method-assign]
 
 
 def shut_down(client: Client) -> list[Any]:
@@ -253,7 +253,7 @@ def test_ctrl_c_while_handing_over_leaves_a_client_that_closes(working: Client) 
 
 
 def test_signal_drains_once_however_that_ends(working: Client) -> None:
-    working.streams._close_and_log(drain=0.5)
+    working.streams._close_and_log(drain=0.5)  # what `run` calls after a signal
     assert [thread.asked.count("drain") for thread in working.made] == [1, 1]
     assert shut_down(working) == [("shut down", True, None)] * 2
 

@@ -238,9 +238,10 @@ def test_failed_start_leaves_nothing_open_and_can_be_repeated(
         raise ConfigError("no such setting", key="x")
 
     client = Client(tmp_path, processing_guarantee="exactly_once_v2")
+    # What a failed start leaves open is not visible from outside.
     shared_resources, before = client.streams._shared, set(threading.enumerate())
     listeners = list(shared_resources.rebalance_listeners)
-    factory: Any = client.streams._threads._factory
+    factory: Any = client.factory
     with monkeypatch.context() as patched:
         patched.setattr(shared if step else factory, step or "new_thread", fail)
         with pytest.raises(ConfigError):
@@ -343,9 +344,9 @@ def test_configuration_of_a_client_is_the_checked_one(client: Client) -> None:
 
 def test_local_state_is_cleaned_only_when_the_client_has_been_running_for_the_delay(client: Client) -> None:
     first, second = client.start()
-    cleaner, clock = client.streams._shared._cleaner, client.world.clock
+    cleaner, clock = client.streams._shared._cleaner, client.world.clock  # its thread sleeps for minutes
     assert cleaner is not None
-    directory = client.streams._shared.directory
+    directory = client.streams._shared.directory  # it holds the lock of the process
     path = Path(directory.prepare_task(task("0_0")))
     os.utime(path, (0, 0))
     clock.advance(700_000)  # brokers were unavailable: the group has not answered yet

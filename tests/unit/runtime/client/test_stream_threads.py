@@ -55,13 +55,13 @@ def test_thread_that_is_added_does_not_take_the_number_of_one_that_is_being_repl
     """Otherwise the client would lose track of one of the two, and never close it."""
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, _ = client.start()
-    replace = first._on_end
+    replace = first.on_end
 
     def add_and_replace(thread: object) -> None:
         client.streams.add_stream_thread()
         replace(thread)
 
-    first._on_end = add_and_replace
+    first.on_end = add_and_replace
     first.fail(StreamsError("user code"))
     assert [thread.index for thread in client.made] == [1, 2, 3, 1]
 
@@ -86,7 +86,7 @@ def test_whole_application_is_told_to_stop_through_a_replacement(client: Client)
     replacement = client.made[2]
     assert second.asked[-1] == "stop application"
     assert replacement.asked == [("pause", False), "stop application", "start"]
-    client.streams._threads.stop_with_application()  # the leader's answer
+    client.threads.stop_with_application()  # the leader's answer
     assert client.streams.state is State.PENDING_ERROR
     for thread in (second, replacement):
         thread.end()
@@ -107,7 +107,7 @@ def test_client_stops_by_itself_when_the_messenger_fails_too(client: Client) -> 
 
 def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_application(client: Client) -> None:
     threads = client.start()
-    client.streams._threads.stop_with_application()
+    client.threads.stop_with_application()
     for thread in threads:
         thread.end()
     with pytest.raises(StreamsError, match="asked all members to shut down"):
@@ -185,7 +185,7 @@ def no_more_threads() -> None:
 
 
 def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Client) -> None:
-    make = client.streams._threads._factory.new_thread
+    make = client.factory.new_thread
 
     def second_does_not_start(index: int, **callbacks: Any) -> Any:
         thread = make(index, **callbacks)
@@ -193,7 +193,7 @@ def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Cl
             thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
 
-    client.streams._threads._factory.new_thread = second_does_not_start  # type: ignore[method-assign]
+    client.factory.new_thread = second_does_not_start  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):
         client.start()
     client.made[0].end()
@@ -206,14 +206,14 @@ def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Cl
 def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> None:
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()
-    make = client.streams._threads._factory.new_thread
+    make = client.factory.new_thread
 
     def does_not_start(index: int, **callbacks: Any) -> Any:
         thread = make(index, **callbacks)
         thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
 
-    client.streams._threads._factory.new_thread = does_not_start  # type: ignore[method-assign]
+    client.factory.new_thread = does_not_start  # type: ignore[method-assign]
     first.fail(StreamsError("user code"))
     assert client.streams.state is State.PENDING_ERROR
     second.end()
@@ -230,20 +230,20 @@ def test_removal_that_takes_too_long_says_that_it_continues(client: Client) -> N
 def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(client: Client) -> None:
     """The other threads get its part of the cache, and metrics and health no longer include it."""
     shares: list[int] = []
-    client.streams._threads._factory.share_cache = shares.append  # type: ignore[method-assign]
+    client.factory.share_cache = shares.append  # type: ignore[method-assign]
     first, second = client.start()
     with pytest.raises(StreamsError, match="its removal continues"):
         client.streams.remove_stream_thread(timeout=0.1)
     shares.clear()
     first.end()
     assert shares == [1]
-    assert client.streams._threads.current() == [second]
+    assert client.threads.current() == [second]
 
 
 def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:
     client = Client(tmp_path, num_stream_threads=2, statestore_cache_max_bytes=1200)
     shares: list[int] = []
-    client.streams._threads._factory.share_cache = shares.append  # type: ignore[method-assign]
+    client.factory.share_cache = shares.append  # type: ignore[method-assign]
     first, _ = client.start()
 
     def end(timeout_s: float | None) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.topology.declare.processor import Record
@@ -26,6 +27,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
+def cancel_restore(streams: KafkaStreams) -> None:
+    """Do what a signal to a program in ``run`` does first."""
+    streams._global_thread.cancel_restore()  # a real signal would stop the tests
+
+
 def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothing_and_hands_nothing_over(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,13 +44,13 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     starting = threading.Thread(target=streams.start)
     starting.start()
     until(lambda: Waiting.tries, "the record to be tried")
-    streams._global_thread.cancel_restore()
+    cancel_restore(streams)
     starting.join(PATIENCE_S)
     assert not starting.is_alive()
     assert streams.state is State.REBALANCING
-    assert all(thread.state is ThreadState.CREATED for thread in streams._threads.current())
+    assert {thread.state for thread in streams.metadata_for_local_threads()} == {ThreadState.CREATED}
     monkeypatch.setattr(streams, "drain", lambda timeout: pytest.fail("it waits for others to take over what it lacks"))
-    assert streams._close_and_log(drain=60)
+    assert streams._close_and_log(drain=60)  # what `run` calls after a signal
     assert streams.state is State.NOT_RUNNING
 
 
@@ -54,7 +60,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
     """For example while it connects."""
     world.write("g", b"three", key=b"c")
     streams = client(world, custom(Waiting), tmp_path)
-    streams._global_thread.cancel_restore()
+    cancel_restore(streams)
     streams.start()
     assert streams.state is State.REBALANCING
     assert Waiting.tries == 0
@@ -64,7 +70,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
 def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
     """A signal comes first. Draining may take a minute after that, and a last commit joins with the global store."""
     with client(world, table(), tmp_path) as streams:
-        streams._global_thread.cancel_restore()
+        cancel_restore(streams)
         world.write("g", b"three", key=b"a")
         until(lambda: streams.store("names").get("a") == "three", "the new value")
         world.write("g", b"four", key=b"a")  # the thread has iterated since, and would have noticed the request to stop
@@ -98,11 +104,11 @@ def test_global_store_is_open_until_the_tasks_that_read_it_have_ended_when_its_t
 
     streams = client(world, builder.build(), tmp_path, on_state=read)
     streams.start()
-    everywhere = streams._global_thread.thread
+    everywhere = streams._global_thread.thread  # its stores stay open after the client ends for users
     assert everywhere is not None
     world.write("g", b"poison", key=b"b")
     until(lambda: streams.state is State.ERROR, "the client to end")
     assert found == ["ONE"]
     assert "cannot stand it" in str(streams.error)
-    until(lambda: not everywhere._thread.is_alive(), "its thread to end")
+    until(lambda: not everywhere._thread.is_alive(), "its thread to end")  # nobody waits for it after an error
     assert not everywhere.stores.is_open

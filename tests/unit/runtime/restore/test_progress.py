@@ -30,8 +30,8 @@ def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
     log.write(LOG, 8)
     updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
     updater.add(task)
-    updater._request_ends()
-    updater._assign(updater.consumer)
+    updater.request_ends()
+    updater.assign_changelogs()
     updater.add(standby(OTHER))
     assert updater.remaining_records()[task.id] == 6
     assert sum(updater.remaining_records().values()) == 6
@@ -181,7 +181,7 @@ def test_standby_listener_hears_where_a_copy_begins_how_it_grows_and_why_it_ends
     updater.add(task)
     updater.turn(2)
     updater.remove(task.id, promoted=promoted)
-    updater._listener_calls.deliver()
+    updater.call_listeners()
     assert updater.standby_listener.events == [
         ("start", LOG, task.store_of(LOG), 4),
         ("batch", LOG, str(task.id), 7, 4, 10),
@@ -197,11 +197,11 @@ def test_standby_listener_hears_of_a_copy_that_turns_out_to_be_corrupted(log: Fa
     updater, task = Stepped(log), standby(LOG, checkpoint={LOG: 3})
     updater.add(task)
     updater.turn(2)
-    updater._corrupted({LOG})
-    updater._listener_calls.deliver()
+    updater.find_corrupted(LOG)
+    updater.call_listeners()
     assert updater.standby_listener.events[-1] == ("suspended", LOG, 10, 10, SuspendReason.MIGRATED)
     assert updater.remove(task.id) is task
-    updater._listener_calls.deliver()
+    updater.call_listeners()
     assert [event[0] for event in updater.standby_listener.events].count("suspended") == 1
 
 

@@ -40,7 +40,7 @@ def test_running_tasks_wait_for_nothing_that_is_done_for_others(log: FakeLog) ->
     """Its thread's calls in each iteration must not wait while a batch or a checkpoint is written to disk."""
     updater = Stepped(log)
     updater.add(active(LOG))
-    with ThreadPoolExecutor() as pool, updater._lock:
+    with ThreadPoolExecutor() as pool, updater._lock:  # held while a batch is written
         assert pool.submit(updater.has_restoring_actives).result(PATIENCE_S)
         assert pool.submit(updater.drain_failed).result(PATIENCE_S) == []
         assert pool.submit(updater.drain_restored).result(PATIENCE_S) == []
@@ -136,7 +136,7 @@ def test_records_written_after_the_start_are_left_to_the_running_task(log: FakeL
     log.write(LOG, 2)
     updater, task = Stepped(log), active(LOG)
     updater.add(task)
-    updater._request_ends()
+    updater.request_ends()
     log.write(LOG, 5)
     updater.turn(2)
     assert task.restored == [(LOG, 0), (LOG, 1)]
@@ -242,12 +242,12 @@ def test_removed_active_is_reported_as_suspended_when_it_was_not_done(log: FakeL
     log.write(OTHER, 1, skip=1)
     updater, task = Stepped(log), active(LOG, OTHER)
     updater.add(task)
-    updater._request_ends()
+    updater.request_ends()
     log.ends[OTHER] = 1  # the gap is not detected yet
     updater.turn()
     assert updater.remove(task.id) is task
     assert updater.listener.events[-1][0] == "batch"  # the caller may hold a lock: the updater's thread calls it
-    updater._listener_calls.deliver()
+    updater.call_listeners()
     assert updater.listener.events[-1] == ("suspended", OTHER, 1)
 
 
@@ -299,9 +299,9 @@ def test_restoration_starts_with_its_end_known_when_a_task_is_added_in_the_middl
     log.write(LOG, 3)
     updater = Stepped(log)
     late = FakeTask(TaskId(0, 0), [LOG], is_active=True)
-    updater._request_ends()
+    updater.request_ends()
     updater.add(late)  # after the end offsets were requested, before the partitions are assigned
-    updater._assign(updater.consumer)
+    updater.assign_changelogs()
     assert updater.listener.events == []
     assert updater.consumer.assignments == [{}]
     updater.turn(2)
@@ -316,9 +316,9 @@ def test_standby_of_a_source_topic_never_passes_the_committed_offset_when_added_
     updater = Stepped(log)
     standby = FakeTask(TaskId(0, 0), [LOG], is_active=False, source_changelogs=[LOG])
     updater.admin.committed[LOG] = 2
-    updater._request_ends()
+    updater.request_ends()
     updater.add(standby)
-    updater._assign(updater.consumer)
+    updater.assign_changelogs()
     assert updater.consumer.assignments == [{}]
     updater.turn(3)
     assert standby.restored == [(LOG, 0), (LOG, 1)]

@@ -74,7 +74,7 @@ def suspended(steps: Steps) -> None:
 
 def failed(steps: Steps) -> None:
     restoring(steps)
-    steps.updater._fail(only(steps.parts.table).restoring, StateError("disk on fire"))
+    steps.fail_restoration(only(steps.parts.table).restoring, StateError("disk on fire"))
 
 
 def pending_standby(steps: Steps) -> None:
@@ -177,14 +177,14 @@ def test_contents_survive_from_standby_to_active_and_back_without_reading_again(
     steps.turn(2)
     active = only(steps.parts.table)
     assert active.stores.store("counts").get("k")[0] == 3
-    reads = [a for a in steps._restore_consumer.assigned if a.get(CHANGELOG) == -2]
+    reads = [a for a in steps.restore_consumer.assigned if a.get(CHANGELOG) == -2]
     steps.membership.round({}, {ONE: [INPUT]})
     steps.turn(3)
     kept = only(steps.parts.table)
     assert not kept.is_active
     assert kept.stores is active.stores
     assert kept.stores.store("counts").get("k")[0] == 3
-    assert [a for a in steps._restore_consumer.assigned if a.get(CHANGELOG) == -2] == reads
+    assert [a for a in steps.restore_consumer.assigned if a.get(CHANGELOG) == -2] == reads
 
 
 @pytest.mark.parametrize("wish", ["standby", "nothing"])
@@ -319,7 +319,7 @@ def test_corruption_of_several_tasks_is_one_error(steps: Steps) -> None:
     steps.parts.table.assign({task("0_0"): frozenset({tp("in-0")}), task("0_1"): frozenset({tp("in-1")})}, {})
     steps.parts.table.initialize_pending()
     for one in steps.parts.table.all():
-        steps.updater._fail(
+        steps.fail_restoration(
             one.restoring, TaskCorruptedError(f"bad {one.id}", {one.id: one.stores.changelog_partitions})
         )
     with pytest.raises(TaskCorruptedError) as caught:
@@ -332,8 +332,8 @@ def test_fatal_error_wins_over_migration_and_migration_over_corruption(steps: St
     steps.parts.table.assign({TaskId(0, n): frozenset({tp(f"in-{n}")}) for n in (0, 1)}, {})
     steps.parts.table.initialize_pending()
     first, second = steps.parts.table.all()
-    steps.updater._fail(first.restoring, TaskCorruptedError("bad", {first.id: ()}))
-    steps.updater._fail(second.restoring, TaskMigratedError("gone"))
+    steps.fail_restoration(first.restoring, TaskCorruptedError("bad", {first.id: ()}))
+    steps.fail_restoration(second.restoring, TaskMigratedError("gone"))
     with pytest.raises(TaskMigratedError):
         steps.parts.table.raise_failed()
 

@@ -45,8 +45,8 @@ def ends(steps: Steps) -> str:
     """Return the error with which the thread stops, without its own loop."""
     with pytest.raises(StateError) as caught:
         steps.turn(3)
-    steps.thread._fail(caught.value)
-    steps.thread._close(clean=False)
+    steps.fail(caught.value)
+    steps.thread._close(clean=False)  # as the thread does after its loop
     assert steps.errors == [caught.value]
     return str(caught.value)
 

@@ -123,7 +123,7 @@ def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps)
 def test_error_of_the_state_updater_ends_the_thread(world: World, steps: Steps) -> None:
     steps.membership.round(BOTH)
     steps.loop.iterate()
-    steps.updater._fail(steps.parts.table.all()[0].restoring, StateError("disk on fire"))
+    steps.fail_restoration(steps.parts.table.all()[0].restoring, StateError("disk on fire"))
     with pytest.raises(StateError, match="disk on fire"):
         steps.turn()
 
@@ -213,7 +213,7 @@ def test_removed_or_failed_thread_leaves_the_group_immediately(world: World, ste
     if how == "removed":
         steps.thread.shut_down(leave_group=True)
     else:
-        steps.thread._fail(ProcessingError("user code"))
+        steps.fail(ProcessingError("user code"))
     steps.end()
     assert world.names()[-1] == "leave"
     assert steps.ended
@@ -231,7 +231,7 @@ def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
     remove = admin.remove_member  # type: ignore[union-attr]
     admin.remove_member = lambda *who: (was.append(steps.thread.state), remove(*who))  # type: ignore[union-attr,assignment,method-assign]
     if how == "failed":
-        steps.thread._fail(ProcessingError("user code"))
+        steps.fail(ProcessingError("user code"))
     else:
         steps.thread.shut_down(leave_group=how == "removed", timeout_ms=1)
         world.clock.advance(100)  # also if that takes longer than the caller wanted to wait
@@ -456,7 +456,7 @@ def test_error_of_user_code_names_everything_and_ends_the_thread(world: World, t
         assert word in str(caught.value)
     assert caught.value.task_id == B
     before = Failing.closed
-    steps.thread._fail(caught.value)
+    steps.fail(caught.value)
     steps.end()
     assert steps.errors == [caught.value]
     assert Failing.closed == before + 2

@@ -60,7 +60,7 @@ def test_running_tasks_process_and_commit_while_the_state_updater_is_held_up(wor
     steps = Steps(world, copying(), tmp_path)
     steps.run(BOTH)
     world.write("in", b"a")
-    with ThreadPoolExecutor() as pool, steps.updater._lock:
+    with ThreadPoolExecutor() as pool, steps.updater._lock:  # held while a batch is written
         pool.submit(steps.loop.iterate).result(PATIENCE_S)
         world.clock.advance(1001)
         pool.submit(steps.loop.iterate).result(PATIENCE_S)
@@ -116,7 +116,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
         on_end=lambda _: None,
     )
     pausing = threading.Thread(target=thread.pause, args=(True,))
-    thread._open()
+    thread._open()  # without starting it
     pausing.join()
     assert updater.paused
 
@@ -133,6 +133,7 @@ def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
         on_error=lambda *_: None,
         on_end=ended.append,
     )
+    # The operating system refuses a thread only when it is exhausted.
     thread._thread.start = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):
         thread.start()
@@ -427,8 +428,8 @@ def test_error_code_keeps_running_tasks_until_the_thread_has_failed(world: World
 
 def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_take(world: World, steps: Steps) -> None:
     busy = Inbox[TaskListener]()  # which is not read
-    calls = steps.membership.listener._thread
-    calls._inbox = busy
+    calls = steps.membership.listener._thread  # where the polling thread waits
+    calls._inbox = busy  # its own inbox is read by the test's steps
     calls.wait_ms = 1
     with pytest.raises(TaskMigratedError, match=r"max\.poll\.interval\.ms"):
         steps.membership.listener.on_revoked((tp("in-0"),))

@@ -379,7 +379,7 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
     world.write("in", b"a")
     steps.turn()
     standby = next(one for one in steps.parts.table.all() if not one.is_active)
-    steps.updater._fail(
+    steps.fail_restoration(
         standby.restoring, TaskCorruptedError("does not reach back", {B: standby.stores.changelog_partitions})
     )
     steps.membership.commit_error = TaskMigratedError("fenced")

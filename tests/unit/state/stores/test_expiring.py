@@ -23,6 +23,7 @@ from streams_py.topology.declare.stores import StoreBuilder, key_value_store, ti
 from streams_py.topology.declare.windows import TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from tests.support.topology.driver_parts import written_by
 
 TTL_MS = 160
 BUILDERS: list[Callable[..., StoreBuilder]] = [key_value_store, timestamped_key_value_store]
@@ -183,7 +184,7 @@ def test_aggregation_starts_again_after_its_time_to_live(tmp_path: Path, persist
         )
         restored.open()
         for changelog in restored.changelog_partitions:
-            restored.restore(changelog, driver._tasks.producer.records[changelog])
+            restored.restore(changelog, written_by(driver)[changelog])
         store: Any = restored.store("counts")
         written: Any = driver.store("counts")
         assert list(store.all()) == list(written.all())

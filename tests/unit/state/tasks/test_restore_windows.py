@@ -18,6 +18,7 @@ from streams_py.topology.declare.windows import JoinWindows, SessionWindows, Sli
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import written_by
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_restored_stores_equal_those_that_were_logged(directory: StateDirectory,
         )
         state.open()
         for changelog in state.changelog_partitions:
-            state.restore(changelog, driver._tasks.producer.records[changelog])
+            state.restore(changelog, written_by(driver)[changelog])
         for name in ("windows", "sliding", "sessions"):
             written: Any = driver.store(name)
             restored: Any = state.store(name)
@@ -89,7 +90,7 @@ def test_null_in_a_join_moves_time_in_a_restored_store_too(directory: StateDirec
         )
         state.open()
         for changelog in state.changelog_partitions:
-            state.restore(changelog, driver._tasks.producer.records.get(changelog, []))
+            state.restore(changelog, written_by(driver).get(changelog, []))
         kept: Any = driver.store("j-this-join-store")
         restored: Any = state.store("j-this-join-store")
         assert list(restored.all()) == list(kept.all()) == []

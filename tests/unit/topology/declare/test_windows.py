@@ -27,6 +27,7 @@ from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.partitioning import partition_for
+from tests.support.topology.driver_parts import tasks_of, written_by
 from tests.support.topology.restarts import restart
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
@@ -151,7 +152,7 @@ def test_last_emission_travels_with_the_committed_offsets() -> None:
         source = driver.input_topic("in", key=STRING, value=STRING)
         source.send("k", "v", timestamp_ms=5)
         source.send("k", "v", timestamp_ms=37)
-        (task,) = driver._tasks.tasks.values()
+        (task,) = tasks_of(driver)
         (offset,) = task.committable_offsets().values()
         committed = decode_offset_metadata(offset.metadata).processors
         assert committed["counts"] == 37
@@ -254,7 +255,7 @@ def test_all_windows_of_a_key_go_to_one_partition() -> None:
         source = driver.input_topic("in", key=STRING, value=STRING)
         for time in range(0, 200, 10):
             source.send("k", "v", timestamp_ms=time)
-        written = driver._tasks.producer.records
+        written = written_by(driver)
     assert len({partition for partition in written if partition.topic == "out"}) == 1
 
 
@@ -271,7 +272,7 @@ def test_windowed_keys_go_by_all_of_their_bytes_through_repartitions_and_plain_s
         source = driver.input_topic("in", key=STRING, value=STRING)
         for time in range(0, 200, 10):
             source.send("k", "v", timestamp_ms=time)
-        written = driver._tasks.producer.records
+        written = written_by(driver)
     for topic in ("table-repartition", "stream-repartition", "out"):
         found = {at.partition: records for at, records in written.items() if at.topic.endswith(topic)}
         assert len(found) > 1, topic

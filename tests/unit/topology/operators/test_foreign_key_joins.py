@@ -23,6 +23,7 @@ from streams_py.topology.formats.foreign_keys import (
     murmur3_128,
 )
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import written_by
 
 
 def by_first_letter(key: str, value: str) -> str | None:
@@ -189,7 +190,7 @@ def test_version_of_subscriptions_is_one_that_the_release_of_other_members_reads
 ) -> None:
     with TopologyTestDriver(orders_and_customers("join", name="fk"), config) as driver:
         driver.input_topic("orders", key=STRING, value=STRING).send("o1", "a1")
-        written = driver._tasks.producer.records
+        written = written_by(driver)
     topics = ("fk-subscription-registration-topic", "fk-subscription-store-changelog")
     for topic in topics:
         (record,) = [record for at, records in written.items() if at.topic.endswith(topic) for record in records]

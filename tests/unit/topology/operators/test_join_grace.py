@@ -19,6 +19,7 @@ from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import written_by
 
 RECORDED = Path(__file__).parents[3] / "vectors" / "versioned_tables" / "join_with_grace.json"
 """What Kafka Streams 4.3.1 does with :func:`topology`, out of order."""
@@ -65,7 +66,7 @@ def lines_of(text: str) -> list[list[str]]:
 
 
 def changelog(driver: TopologyTestDriver, store: str) -> list[tuple[str, str | None]]:
-    written = driver._tasks.producer.records
+    written = written_by(driver)
     (logged,) = (written[partition] for partition in written if partition.topic.endswith(f"{store}-changelog"))
     return [(record.key().hex(), None if record.value() is None else record.value().hex()) for record in logged]
 

@@ -27,6 +27,7 @@ from streams_py.topology.declare.window_stores import window_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import Counter, Lookup, Previous, Router
+from tests.support.topology.driver_parts import written_by
 from tests.support.topology.fakes import FakeTask
 
 
@@ -453,7 +454,7 @@ def test_changelog_of_windows_that_a_processor_keeps_has_no_headers(keeps_duplic
     )
     with TopologyTestDriver(topology.add_state_store(store, "keep")) as driver:
         driver.input_topic("in", key=STRING, value=STRING).send("k", "v", timestamp_ms=5, headers=[("h", b"x")])
-        written = driver._tasks.producer.records
+        written = written_by(driver)
     (logged,) = [record for at, records in written.items() if at.topic.endswith("kept-changelog") for record in records]
     assert (logged.key(), logged.value()) == (b"k" + struct.pack(">qi", 5, number), b"v")
     assert (logged.timestamp()[1], list(logged.headers() or ())) == (5, [])

@@ -24,6 +24,7 @@ from streams_py.topology.declare.windows import EmitStrategy, JoinWindows, Sessi
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
+from tests.support.topology.driver_parts import tasks_of
 from tests.support.topology.restarts import restart
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
@@ -150,7 +151,7 @@ def test_time_of_a_java_member_that_does_not_know_the_number_is_that_of_the_stor
             source.send("k", "v", timestamp_ms=timestamp_ms)
         out = driver.output_topic("out", key=STRING, value=INT64)
         out.read_all()
-        (task,) = driver._tasks.tasks.values()
+        (task,) = tasks_of(driver)
         committed = {
             at: entry._replace(metadata=encode_offset_metadata(OffsetMetadata(25)))
             for at, entry in task.committable_offsets().items()
@@ -166,7 +167,7 @@ def test_numbers_of_others_are_committed_again() -> None:
     builder = StreamsBuilder(key=STRING, value=STRING)
     count(TimeWindows.of(10))(builder.stream("in")).foreach(lambda key, value: None)
     with TopologyTestDriver(builder.build(), FRESH) as driver:
-        (task,) = driver._tasks.tasks.values()
+        (task,) = tasks_of(driver)
         source = driver.input_topic("in", key=STRING, value=STRING)
         source.send("k", "v", timestamp_ms=25)
         committed = {

@@ -15,6 +15,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import written_by
 from tests.support.topology.fakes import FakeNode, FakeTask
 
 
@@ -237,7 +238,7 @@ def test_bytes_of_changes_are_those_that_the_release_of_other_members_reads(
     builder.table("t").group_by(lambda k, v: ("g", v), key=STRING, value=STRING, name="g").count()
     with TopologyTestDriver(builder.build(), config) as driver:
         driver.input_topic("t", key=STRING, value=STRING).send_all([("k", "a"), ("k", "b")])
-        written = driver._tasks.producer.records
+        written = written_by(driver)
     sent = [(r.value() or b"")[-1] for at, rs in written.items() if at.topic.endswith("g-repartition") for r in rs]
     assert sent == flags
 

@@ -16,6 +16,7 @@ from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import written_by
 
 HISTORY_MS = 100
 
@@ -177,7 +178,7 @@ def test_changelog_of_a_versioned_table_has_each_version_under_its_own_time() ->
         source = driver.input_topic("rows", key=STRING, value=STRING)
         for _, key, value, at in UPDATES:
             source.send(key, value, timestamp_ms=at)
-        written = driver._tasks.producer.records
+        written = written_by(driver)
         (logged,) = (written[partition] for partition in written if partition.topic.endswith("rows-changelog"))
         assert [(record.value(), record.timestamp()[1]) for record in logged] == [
             (b"at 10", 10),

@@ -19,6 +19,7 @@ from streams_py.testing.memory_clients import ManualClock
 from streams_py.topology.declare.windows import JoinWindows, SessionWindows, SlidingWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
+from tests.support.topology.driver_parts import tasks_of
 from tests.support.topology.whole_topology import WholeTopology
 
 FRESH = {"statestore.cache.max.bytes": 0}
@@ -42,7 +43,7 @@ def run(how: str, windows: JoinWindows, *records: Given) -> tuple[list[list[str]
         for side, key, value, timestamp_ms in records:
             inputs[side].send(key, value, timestamp_ms=timestamp_ms)
             steps.append([f"{record.value}@{record.timestamp}" for record in out.read_all()])
-        dropped = sum(task.dropped_records for task in driver._tasks.tasks.values())
+        dropped = sum(task.dropped_records for task in tasks_of(driver))
     return steps, dropped
 
 

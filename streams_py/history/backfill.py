@@ -6,7 +6,6 @@ the same records again, creates the same outputs, and writes the missing ones.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streams_py.errors import ConfigError
-from streams_py.history.plan_files import read_plan, save_plan
+from streams_py.history.plan_files import load_plan, save_plan
 
 _FORMAT: Final = 2
 
@@ -31,8 +30,8 @@ class BackfillPlan:
         inputs: topic -> folder, or options ``starting`` and ``ending`` of the data source ``streams-kafka``.
         until: see ``streams_py.spark.run``.
         cluster: the id of the cluster that outputs are written to.
-        id: part of the names of output writers.
         place: the output topic in whose name tasks commit their progress. It stays the same for all attempts.
+        id: part of the names of output writers.
         done: whether all outputs are written.
         asked: options ``starting`` and ``ending`` as the user passed them.
         topic_ids: the cluster's ids of the input topics that are read from it, and of the output topics.
@@ -50,8 +49,8 @@ class BackfillPlan:
     inputs: dict[str, Any]
     until: int | None
     cluster: str | None
-    id: str
     place: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     done: bool = False
     asked: dict[str, str] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -61,38 +60,6 @@ class BackfillPlan:
     writers: list[str] = field(default_factory=list)
     format: int = _FORMAT
 
-    @classmethod
-    def new(
-        cls,
-        application_id: str,
-        topology: str,
-        fingerprint: str,
-        inputs: Mapping[str, Any],
-        until: int | None,
-        cluster: str | None,
-        outputs: Mapping[str, int],
-        asked: Mapping[str, str],
-        topic_ids: Mapping[str, str],
-        settings: Mapping[str, str],
-        partitions: Mapping[str, int],
-    ) -> BackfillPlan:
-        """Create a plan for a backfill that has not started. ``outputs`` must not be empty."""
-        return cls(
-            application_id,
-            topology,
-            fingerprint,
-            dict(inputs),
-            until,
-            cluster,
-            uuid.uuid4().hex[:12],
-            min(outputs),
-            asked=dict(asked),
-            topic_ids=dict(topic_ids),
-            settings=dict(settings),
-            outputs=dict(outputs),
-            partitions=dict(partitions),
-        )
-
     def save(self, path: Path) -> None:
         """Write the file. Raises ConfigError when it cannot be written."""
         save_plan(path, asdict(self))
@@ -100,16 +67,7 @@ class BackfillPlan:
     @classmethod
     def load(cls, path: Path) -> BackfillPlan | None:
         """Read a plan; None when the file does not exist. Raises ConfigError when it is not the plan of a backfill."""
-        try:
-            found = read_plan(path, _FORMAT)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"the plan {path} cannot be read ({error.strerror}); name another with --plan") from None
-        if found is not None:
-            with contextlib.suppress(TypeError):
-                return cls(**found)
-        raise ConfigError(f"{path} is not the plan of a backfill; name another file with --plan")
+        return load_plan(cls, path, _FORMAT, "the plan of a backfill", "name another file with --plan")
 
     def check(self, path: Path, fingerprint: str, application_id: str, until: int | None, cluster: str | None) -> None:
         """Raise ConfigError when the backfill is complete, or the arguments differ from the plan's."""

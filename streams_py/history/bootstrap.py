@@ -22,7 +22,6 @@ The plan is a file that records the last step. After *abort* the same plan can r
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +33,7 @@ from typing import Final, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.history.fingerprint import fingerprint_of
-from streams_py.history.plan_files import read_plan, save_plan
+from streams_py.history.plan_files import load_plan, save_plan
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
@@ -82,14 +81,14 @@ class BootstrapPlan:
         topics: (topic, partitions, configuration) of the internal topics.
         changelogs: changelog topic -> partitions.
         repartitions: topic between stages -> partitions.
-        replace: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
+        replace: see :class:`~streams_py.history.bootstrap_planning.BootstrapAllowances`.
         step: the last step.
         written: changelog partition -> record count and hash, after the changelogs are written.
         untimed: changelogs whose records have the time of writing as their timestamp.
         positions: (topic, partition, offset, metadata) to commit.
         ends: end offsets of the internal topics when the changelogs were written.
-        side_effects: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
-        outputs: see :class:`~streams_py.history.bootstrap_planning.Allowances`.
+        side_effects: see :class:`~streams_py.history.bootstrap_planning.BootstrapAllowances`.
+        outputs: see :class:`~streams_py.history.bootstrap_planning.BootstrapAllowances`.
         given_up: committed offsets at the time of the plan, which ``replace`` allows to delete.
         cluster: the id of the cluster.
         tables: like ``ranges``, for the topics of global tables. No offsets are committed for them.
@@ -164,16 +163,11 @@ class BootstrapPlan:
     @classmethod
     def load(cls, path: Path) -> BootstrapPlan:
         """Read the file. Raises ConfigError when it is missing, damaged or not the plan of a warm start."""
-        try:
-            found = read_plan(path, _FORMAT)
-        except OSError as error:
-            raise ConfigError(
-                f"the plan {path} cannot be read ({error.strerror}); create it with `bootstrap plan`"
-            ) from None
-        if found is not None:
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                return cls(**{**found, "step": Step(found["step"])})
-        raise ConfigError(f"{path} is not the plan of a warm start; create one with `bootstrap plan`")
+        remedy = "create one with `bootstrap plan`"
+        found = load_plan(cls, path, _FORMAT, "the plan of a warm start", remedy)
+        if found is None:
+            raise ConfigError(f"the plan {path} does not exist; {remedy}")
+        return found
 
     def next_step(self) -> str:
         """Return a sentence with the last step and the next one."""

@@ -12,29 +12,23 @@ from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
 from streams_py.history.bootstrap_topics import START, findings_of_topics
 from streams_py.history.fingerprint import fingerprint_of
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
-from streams_py.history.refuse import Finding, RefusedTopologyError, findings
+from streams_py.history.refuse import Allowances, Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class Allowances:
-    """Permissions that the user gives.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapAllowances(Allowances):
+    """Permissions that the user gives for a warm start.
 
     Attributes:
-        replace: existing committed offsets and internal topics may be deleted.
-        partial_history: the beginning of a topic may be deleted already.
-        side_effects: see ``findings``.
-        outputs: see ``findings``.
-        frozen_tables: see ``findings``.
+        replace: whether existing committed offsets and internal topics may be deleted.
+        partial_history: whether the beginning of a topic may be deleted already.
     """
 
     replace: bool = False
     partial_history: bool = False
-    side_effects: bool = False
-    outputs: Collection[str] = ()
-    frozen_tables: bool = False
 
 
 def make_plan(
@@ -43,7 +37,7 @@ def make_plan(
     application_id: str,
     config: Mapping[str, Any],
     cluster: BootstrapCluster,
-    allowed: Allowances,
+    allowed: BootstrapAllowances,
     before: BootstrapPlan | None = None,
 ) -> tuple[BootstrapPlan, HistoryPlan]:
     """Create a plan. The current end offsets become the ends of its ranges.
@@ -73,7 +67,7 @@ class _Planner:
         application_id: str,
         config: Mapping[str, Any],
         cluster: BootstrapCluster,
-        allowed: Allowances,
+        allowed: BootstrapAllowances,
     ) -> None:
         self._name = name
         self._topology = topology
@@ -105,7 +99,7 @@ class _Planner:
         found += findings_of_topics(wanted, stages.changelogs, self._counts, cluster, replace=allowed.replace)
         if found:
             raise RefusedTopologyError(found, self._name, START)
-        configs = self._configsfindings_of_topics()
+        configs = self._topic_configs()
         made = BootstrapPlan(
             self._application_id,
             self._name,
@@ -128,15 +122,7 @@ class _Planner:
     def _obstacles(self, before: BootstrapPlan | None) -> list[Finding]:
         """Find all obstacles that are known before the stages are planned."""
         allowed, counts, group = self._allowed, self._counts, self._application_id
-        found = findings(
-            self._topology,
-            group,
-            self._config,
-            outputs=allowed.outputs,
-            allow_side_effects=allowed.side_effects,
-            warm_start=True,
-            frozen_tables=allowed.frozen_tables,
-        )
+        found = findings(self._topology, group, self._config, allowed, warm_start=True)
         found += [
             Finding(f"topic {topic}", "it does not exist", "create it, or check the name") for topic in self._missing()
         ]
@@ -165,7 +151,7 @@ class _Planner:
             found.append(Finding("the topology", str(error), "then plan again"))
             raise RefusedTopologyError(found, self._name, START) from None
 
-    def _configsfindings_of_topics(self) -> dict[str, dict[str, str]]:
+    def _topic_configs(self) -> dict[str, dict[str, str]]:
         """Return internal topic -> its configuration."""
         metadata = self._topology.metadata(self._application_id, self._config)
         return {
@@ -201,7 +187,7 @@ def _of_group(
     group: str,
     members: Sequence[DescribedMember | DescribedStreamsMember],
     committed: Mapping[TopicPartition, int],
-    allowed: Allowances,
+    allowed: BootstrapAllowances,
 ) -> list[Finding]:
     found = []
     if members:

@@ -13,8 +13,11 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from streams_py.errors import ConfigError
 from streams_py.system.file_locks import FileLock, alone
@@ -65,6 +68,31 @@ def read_plan(path: Path, version: int) -> dict[str, Any] | None:
             f"the plan {path} was changed since it was written: restore the original file, or name another with --plan"
         )
     return found
+
+
+def load_plan(kind: type[T], path: Path, version: int, what: str, remedy: str) -> T | None:
+    """Read a plan. Returns None when the file does not exist.
+
+    Args:
+        kind: the dataclass of the plan.
+        path: the file.
+        version: the expected ``format`` of the plan.
+        what: what the file should be, for messages.
+        remedy: what the user can do when it is something else.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a plan of this kind.
+    """
+    try:
+        found = read_plan(path, version)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"the plan {path} cannot be read ({error.strerror}); {remedy}") from None
+    if found is not None and found.keys() <= {field.name for field in fields(kind)}:  # type: ignore[arg-type]
+        with contextlib.suppress(ValidationError):
+            return TypeAdapter(kind).validate_python(found)
+    raise ConfigError(f"{path} is not {what}; {remedy}")
 
 
 def _hash_of(plan: Mapping[str, Any]) -> str:

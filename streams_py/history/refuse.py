@@ -8,6 +8,7 @@ on stream time are supported.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from streams_py.errors import TopologyError
@@ -52,44 +53,49 @@ class RefusedTopologyError(TopologyError):
         self.findings = tuple(found)
 
 
-def check_allowed(
-    topology: Topology,
-    application_id: str,
-    config: Mapping[str, Any],
-    *,
-    outputs: Collection[str] = (),
-    allow_side_effects: bool = False,
-    to_topics: bool = False,
-    frozen_tables: bool = False,
-    name: str = "this topology",
-) -> None:
-    """Raise RefusedTopologyError with all findings, if there are any.
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """Permissions that the user gives.
 
-    See :func:`findings` for the arguments. ``name`` is the topology's name in the message.
+    Attributes:
+        outputs: topics that functions may choose.
+        side_effects: whether peek, foreach and print may be called again for the same record.
+        frozen_tables: whether every record may see global tables with their contents at the end.
     """
-    found = findings(
-        topology,
-        application_id,
-        config,
-        outputs=outputs,
-        allow_side_effects=allow_side_effects,
-        to_topics=to_topics,
-        frozen_tables=frozen_tables,
-    )
-    if found:
-        raise RefusedTopologyError(found, name)
+
+    outputs: Collection[str] = ()
+    side_effects: bool = False
+    frozen_tables: bool = False
+
+    def check(
+        self,
+        topology: Topology,
+        application_id: str,
+        config: Mapping[str, Any],
+        *,
+        to_topics: bool = False,
+        name: str = "this topology",
+    ) -> None:
+        """Raise RefusedTopologyError with all findings, if there are any.
+
+        See :func:`findings` for the arguments. ``name`` is the topology's name in the message.
+        """
+        found = findings(topology, application_id, config, self, to_topics=to_topics)
+        if found:
+            raise RefusedTopologyError(found, name)
+
+
+NOTHING_ALLOWED: Final = Allowances()
 
 
 def findings(
     topology: Topology,
     application_id: str,
     config: Mapping[str, Any],
+    allowed: Allowances = NOTHING_ALLOWED,
     *,
-    outputs: Collection[str] = (),
-    allow_side_effects: bool = False,
     warm_start: bool = False,
     to_topics: bool = False,
-    frozen_tables: bool = False,
     global_remedy: str = _FREEZE,
 ) -> list[Finding]:
     """Return all obstacles of a topology.
@@ -98,11 +104,9 @@ def findings(
         topology: the topology.
         application_id: the application.
         config: settings of the application.
-        outputs: topics that functions may choose.
-        allow_side_effects: whether peek, foreach and print may be called again for the same record.
+        allowed: permissions of the user.
         warm_start: whether a live application continues from the state.
         to_topics: whether outputs are written to their topics.
-        frozen_tables: whether every record may see global tables with their contents at the end.
         global_remedy: remedy for global tables that are not allowed.
     """
     found: list[Finding] = []
@@ -112,7 +116,9 @@ def findings(
     for sub in topology.subtopologies():
         if sub.is_global:
             found += (
-                _of_filled(topology, sub, application_id, config) if frozen_tables else _of_global(sub, global_remedy)
+                _of_filled(topology, sub, application_id, config)
+                if allowed.frozen_tables
+                else _of_global(sub, global_remedy)
             )
             continue
         found += _of_order(sub, default)
@@ -120,15 +126,15 @@ def findings(
             if isinstance(node, SourceNode):
                 found += _of_source(node)
             elif isinstance(node, SinkNode):
-                found += _of_sink(node, outputs)
+                found += _of_sink(node, allowed.outputs)
             else:
-                found += _of_processor(node, allow_side_effects=allow_side_effects)
+                found += _of_processor(node, allow_side_effects=allowed.side_effects)
         if warm_start:
             found += _of_stores(sub)
     if not topology.has_patterns:
         metadata = topology.metadata(application_id, config)
         if warm_start or to_topics:
-            for topic in sorted(looped_topics(metadata) | (set(outputs) & metadata.source_topics)):
+            for topic in sorted(looped_topics(metadata) | (set(allowed.outputs) & metadata.source_topics)):
                 rule = "this topology writes and reads it, and a live application would read all of it again"
                 found.append(Finding(f"topic {topic}", rule, "use repartition() in between"))
         for topics in circles(metadata):

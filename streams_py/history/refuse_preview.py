@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from streams_py.history.refuse import Finding, findings
+from streams_py.history.refuse import NOTHING_ALLOWED, Allowances, Finding, findings
 from streams_py.topology.declare.nodes import ProcessorNode
 from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.operators import stateless
@@ -21,20 +21,13 @@ _LIVE: Final = "run it live, or over its history with streams_py.spark.run"
 
 
 def preview_findings(
-    topology: Topology,
-    application_id: str,
-    config: Mapping[str, Any],
-    *,
-    outputs: Collection[str] = (),
-    allow_side_effects: bool = False,
+    topology: Topology, application_id: str, config: Mapping[str, Any], allowed: Allowances = NOTHING_ALLOWED
 ) -> list[Finding]:
     """Return all obstacles of a preview, including the obstacles of every history (see ``findings``).
 
     A preview supports one input topic, no repartition, and only stores of aggregates.
     """
-    found = findings(
-        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, global_remedy=_LIVE
-    )
+    found = findings(topology, application_id, config, allowed, global_remedy=_LIVE)
     return found if topology.has_patterns else found + _of_preview(topology, application_id, config)
 
 

@@ -22,7 +22,7 @@ from streams_py.connect.stores.offsets import OffsetStore
 from streams_py.connect.stores.statuses import StatusStore
 from streams_py.connect.worker.clients import connect_clients
 from streams_py.connect.worker.jobs import RunningJobs
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.registry import SchemaRegistry
 from tests.support.connect.memory_herder import Group, MemoryHerder, Network
 from tests.support.connect.memory_log import MemoryLog
@@ -230,6 +230,6 @@ def test_secrets_are_not_in_the_plan_of_a_warm_start(tmp_path: Path) -> None:
         "application.id": APP, "sasl.password": CANARY, "producer.sasl.password": CANARY, "sasl.jaas.config": JAAS,
         "app.db.password": CANARY,
     }  # fmt: skip
-    plan, history = make_plan("app:topology", word_count(), APP, config, Cluster(), Allowances())
+    plan, history = make_plan("app:topology", word_count(), APP, config, Cluster(), BootstrapAllowances())
     plan.save(tmp_path / "plan.json")
     assert CANARY not in (tmp_path / "plan.json").read_text() + repr(plan) + repr(history) + repr(asdict(plan))

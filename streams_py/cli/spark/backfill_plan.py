@@ -81,7 +81,6 @@ def _new_plan(cluster: HistoryCluster, order: Order, *, accept_retention: bool) 
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.fingerprint import fingerprint_of
     from streams_py.history.plan import sink_counts
-    from streams_py.history.refuse import check_allowed
     from streams_py.history.result_settings import marks_of
     from streams_py.history.retention import check_retention
     from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
@@ -89,15 +88,7 @@ def _new_plan(cluster: HistoryCluster, order: Order, *, accept_retention: bool) 
     program, sources = order.program, order.sources
     topology, application_id = program.topology(), program.application_id
     counts = sink_counts(topology, application_id, cluster.partition_counts(), program.outputs)
-    check_allowed(
-        topology,
-        application_id,
-        program.settings,
-        outputs=program.outputs,
-        allow_side_effects=program.side_effects,
-        to_topics=True,
-        frozen_tables=program.global_tables is not None,
-    )
+    program.allowed.check(topology, application_id, program.settings, to_topics=True)
     fixed: dict[str, Any] = dict(sources)
     ranges = []
     for topic, given in sources.items():
@@ -109,18 +100,19 @@ def _new_plan(cluster: HistoryCluster, order: Order, *, accept_retention: bool) 
     if not accept_retention:
         check_retention(cluster, counts, ranges, now_ms())
     read = [topic for topic, given in sources.items() if not isinstance(given, str)]
-    return BackfillPlan.new(
+    return BackfillPlan(
         application_id,
         program.what,
         fingerprint_of(topology),
         fixed,
         order.until,
         cluster.id(),
-        counts,
-        positions_in(order.kafka),
-        cluster.topic_ids({*read, *counts}),
-        marks_of(program.settings),
-        order.partitions,
+        place=min(counts),
+        asked=positions_in(order.kafka),
+        topic_ids=dict(cluster.topic_ids({*read, *counts})),
+        settings=marks_of(program.settings),
+        outputs=counts,
+        partitions=dict(order.partitions),
     )
 
 

@@ -87,7 +87,7 @@ def plan(
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
     from streams_py.history.bootstrap import check_file_is_free
-    from streams_py.history.bootstrap_planning import Allowances, make_plan
+    from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
     from streams_py.history.global_tables import check_global_tables
     from streams_py.history.plan_files import held
 
@@ -95,8 +95,13 @@ def plan(
         settings = settings_from(bootstrap, application_id, config)
         topology = built_topology(what, settings)
         with connected(settings) as cluster:
-            is_frozen = check_global_tables(global_tables)
-            allowed = Allowances(replace_, partial, side_effects, outputs or (), is_frozen)
+            allowed = BootstrapAllowances(
+                outputs=outputs or (),
+                side_effects=side_effects,
+                frozen_tables=check_global_tables(global_tables),
+                replace=replace_,
+                partial_history=partial,
+            )
             made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed, before)
             made.save(file)
             _say_inputs(made, cluster)

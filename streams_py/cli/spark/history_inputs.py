@@ -60,18 +60,7 @@ def check_program(program: Program) -> None:
 
     Nothing is started yet.
     """
-    from streams_py.history.global_tables import check_global_tables
-    from streams_py.history.refuse import check_allowed
-
-    check_allowed(
-        program.topology(),
-        program.application_id,
-        program.settings,
-        outputs=program.outputs,
-        allow_side_effects=program.side_effects,
-        frozen_tables=check_global_tables(program.global_tables),
-        name=program.what,
-    )
+    program.allowed.check(program.topology(), program.application_id, program.settings, name=program.what)
 
 
 def check_writes(programs: Sequence[Program]) -> set[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streams_py.history.cluster import HistoryCluster
+    from streams_py.history.refuse import Allowances
 
 What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
 ApplicationId = Annotated[
@@ -108,6 +109,14 @@ class Program:
     @property
     def application_id(self) -> str:
         return str(self.settings["application.id"])
+
+    @property
+    def allowed(self) -> Allowances:
+        """Permissions of the user. Raises ConfigError for an invalid ``--global-tables``."""
+        from streams_py.history.global_tables import check_global_tables
+        from streams_py.history.refuse import Allowances
+
+        return Allowances(self.outputs, self.side_effects, check_global_tables(self.global_tables))
 
     def topology(self) -> Any:
         """Build the topology."""

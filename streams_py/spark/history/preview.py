@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.plan import external_topics, plan_history
 from streams_py.history.records import HistoryRecord
-from streams_py.history.refuse import RefusedTopologyError
+from streams_py.history.refuse import Allowances, RefusedTopologyError
 from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.resumable import Change, ResumableTask, TaskPosition
 from streams_py.history.task import StageOrders, StageTopology
@@ -99,7 +99,7 @@ def preview(
     source, given = TopologySource(topology, settings), partitions or {}
     application_id = str(settings["application.id"])
     described = source.build()
-    topic = _checked_topic(described, settings, options, given, allow_side_effects)
+    topic = _checked_topic(described, settings, options, Allowances(given, allow_side_effects))
     session = spark or spark_session("streams-py preview", **MOSTLY_PYTHON)
     register(session)
     session.conf.set(_PROVIDER, _ROCKSDB)
@@ -118,17 +118,11 @@ def preview(
 
 
 def _checked_topic(
-    described: Topology,
-    settings: Mapping[str, Any],
-    options: Mapping[str, str],
-    outputs: Mapping[str, int],
-    allow_side_effects: bool,
+    described: Topology, settings: Mapping[str, Any], options: Mapping[str, str], allowed: Allowances
 ) -> str:
     """Check that a topology has a preview. Returns its input topic."""
     application_id = str(settings["application.id"])
-    found = preview_findings(
-        described, application_id, settings, outputs=outputs, allow_side_effects=allow_side_effects
-    )
+    found = preview_findings(described, application_id, settings, allowed)
     if found:
         raise RefusedTopologyError(found)
     (topic,) = external_topics(described.metadata(application_id, settings))

@@ -24,7 +24,7 @@ from streams_py.history.boundaries import checked_instant, checked_until
 from streams_py.history.global_tables import check_global_tables, reads_global_tables
 from streams_py.history.kept_state import stores_without_state
 from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
-from streams_py.history.refuse import check_allowed
+from streams_py.history.refuse import Allowances
 from streams_py.history.task import StageOrders, TaskSummary
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import in_one_sentence
@@ -257,7 +257,8 @@ def run(
         check_classic(spark)
     bounds = checked_until(until), checked_instant(since, "since")
     given = dict(partitions or {})
-    source, described = _checked_topology(topology, config, given, allow_side_effects, global_tables)
+    allowed = Allowances(given, allow_side_effects, check_global_tables(global_tables))
+    source, described = _checked_topology(topology, config, allowed)
     settings, application_id = source.config, str(source.config["application.id"])
     session = spark or spark_session("streams-py history", **MOSTLY_PYTHON)
     topics = topics_read(described, application_id, settings)
@@ -276,24 +277,13 @@ def run(
 
 
 def _checked_topology(
-    topology: GivenTopology,
-    config: Mapping[str, Any] | None,
-    outputs: Mapping[str, int],
-    allow_side_effects: bool,
-    global_tables: str | None,
+    topology: GivenTopology, config: Mapping[str, Any] | None, allowed: Allowances
 ) -> tuple[TopologySource, Topology]:
     """Build a topology and check that it can run over a history. See :func:`run` for the arguments."""
     settings = settings_of(config)
     source = TopologySource(topology, settings)
     described = source.build()
-    check_allowed(
-        described,
-        str(settings["application.id"]),
-        settings,
-        outputs=outputs,
-        allow_side_effects=allow_side_effects,
-        frozen_tables=check_global_tables(global_tables),
-    )
+    allowed.check(described, str(settings["application.id"]), settings)
     return source, described
 
 
@@ -358,7 +348,8 @@ def topics_of(
     Raises:
         RefusedTopologyError: the topology cannot run over a history.
     """
-    source, described = _checked_topology(topology, config, partitions or {}, allow_side_effects, global_tables)
+    allowed = Allowances(partitions or {}, allow_side_effects, check_global_tables(global_tables))
+    source, described = _checked_topology(topology, config, allowed)
     return topics_read(described, str(source.config["application.id"]), source.config)
 
 

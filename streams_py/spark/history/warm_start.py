@@ -18,7 +18,7 @@ from streams_py.history.bootstrap_state import check_written, kept_from, written
 from streams_py.history.bootstrap_topics import check_topics, prepare
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts, sinks_of
-from streams_py.history.refuse import check_allowed
+from streams_py.history.refuse import Allowances
 from streams_py.history.task import ordered_changelogs, versioned_changelogs
 from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
@@ -145,15 +145,8 @@ def _checked(
     reading = check_options(options, writes=True)
     if written_to is not None:
         plan = plan.writing_to(cluster.topic_ids(written_to))
-    check_allowed(
-        topology,
-        plan.application_id,
-        settings,
-        outputs=plan.outputs,
-        allow_side_effects=plan.side_effects,
-        to_topics=written_to is not None,
-        frozen_tables=bool(plan.tables),
-    )
+    allowed = Allowances(plan.outputs, plan.side_effects, bool(plan.tables))
+    allowed.check(topology, plan.application_id, settings, to_topics=written_to is not None)
     check_work(spark, work)
     check_writes_once(spark)
     check_not_started(plan, cluster)

@@ -11,7 +11,7 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.bootstrap_state import written
 from streams_py.history.bootstrap_topics import prepare
 from streams_py.history.task import TaskSummary
@@ -131,7 +131,7 @@ def chosen() -> Topology:
 
 
 def planned(cluster: Cluster, **allowed: bool) -> BootstrapPlan:
-    return make_plan("app:topology", word_count(), APP, CONFIG, cluster, Allowances(**allowed))[0]
+    return make_plan("app:topology", word_count(), APP, CONFIG, cluster, BootstrapAllowances(**allowed))[0]
 
 
 def at_step(cluster: Cluster, step: Step, **allowed: bool) -> BootstrapPlan:

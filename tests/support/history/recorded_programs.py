@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from streams_py.history.refuse import findings
+from streams_py.history.refuse import Allowances, findings
 from streams_py.serdes import STRING
 from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
@@ -43,7 +43,7 @@ def allowed() -> tuple[str, ...]:
     return tuple(
         id
         for id in sorted(recorded())
-        if not findings(topology_of(id), APPLICATION_ID, CONFIG, allow_side_effects=True)
+        if not findings(topology_of(id), APPLICATION_ID, CONFIG, Allowances(side_effects=True))
     )
 
 

@@ -13,7 +13,7 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step, check_cluster, check_file_is_free
 from streams_py.history.bootstrap_ends import abort, check_not_started, commit
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.bootstrap_state import check_written, written
 from streams_py.history.bootstrap_topics import check_topics, prepare
 from streams_py.history.refuse import RefusedTopologyError
@@ -69,15 +69,15 @@ def test_topics_of_unequal_partitions_are_named_with_all_the_rest() -> None:
     cluster.topics["names"] = 3
     cluster.running = [member()]
     with pytest.raises(RefusedTopologyError) as refused:
-        make_plan("app:topology", builder.build(), APP, CONFIG, cluster, Allowances())
+        make_plan("app:topology", builder.build(), APP, CONFIG, cluster, BootstrapAllowances())
     for part in ("lines (2), names (3)", "called again", "1 members run"):
         assert part in str(refused.value)
 
 
 def test_topics_that_a_function_chooses_are_named_for_the_whole_warm_start() -> None:
     with pytest.raises(RefusedTopologyError, match=r"chooses the topic.*\(--output, or partitions=\)"):
-        make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances())
-    plan, _ = make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances(outputs=["errors"]))
+        make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), BootstrapAllowances())
+    plan, _ = make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), BootstrapAllowances(outputs=["errors"]))
     assert plan.outputs == ["errors"]
 
 
@@ -315,7 +315,7 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
     other.stream("lines").group_by_key().count(store="counts")
     with pytest.raises(ConfigError, match="the topology has changed"):
         loaded.check(other.build(), Step.VERIFIED)
-    with pytest.raises(ConfigError, match=r"the plan .* cannot be read"):
+    with pytest.raises(ConfigError, match=r"the plan .* does not exist; create one"):
         BootstrapPlan.load(tmp_path / "none.json")
     for text in ("{", "{}", '{"step": "dancing"}'):
         file.write_text(text)
@@ -339,8 +339,8 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
     cluster.topics["names"] = 1
     cluster.logs[TopicPartition("names", 0)] = (2, 9)  # compacted ones may begin anywhere
     with pytest.raises(RefusedTopologyError, match="its contents at the end"):
-        make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances())
-    plan, _ = make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
+        make_plan("app:topology", joined(), APP, CONFIG, cluster, BootstrapAllowances())
+    plan, _ = make_plan("app:topology", joined(), APP, CONFIG, cluster, BootstrapAllowances(frozen_tables=True))
     assert plan.tables == [("names", 0, 2, 9)]
     assert plan.options_for("names") == {"starting": '{"names": {"0": 2}}', "ending": '{"names": {"0": 9}}'}
     assert {topic for topic, *_ in plan.ranges} == {"lines"}
@@ -350,7 +350,7 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
         check_topics(plan, cluster)
     del cluster.topics["names"]
     with pytest.raises(RefusedTopologyError, match="topic names: it does not exist"):
-        make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
+        make_plan("app:topology", joined(), APP, CONFIG, cluster, BootstrapAllowances(frozen_tables=True))
 
 
 def test_changelog_that_cannot_be_seen_is_not_taken_for_one_that_was_written_to(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.history.bootstrap import BootstrapPlan, Step
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.refuse import RefusedTopologyError
 from tests.support.history.bootstrap import APP, CONFIG, Cluster, chosen, planned
 
@@ -26,7 +26,7 @@ def with_outputs(cluster: Cluster) -> BootstrapPlan:
 def again(cluster: Cluster, before: BootstrapPlan, *, chooses: bool = False) -> BootstrapPlan:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream("lines").to("totals")
-    topology, allowed = chosen() if chooses else builder.build(), Allowances(outputs=["errors"])
+    topology, allowed = chosen() if chooses else builder.build(), BootstrapAllowances(outputs=["errors"])
     return make_plan("app:topology", topology, APP, CONFIG, cluster, allowed, before)[0]
 
 

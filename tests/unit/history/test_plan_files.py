@@ -6,8 +6,10 @@ import contextlib
 import fcntl
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,7 +68,7 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
             assert refused.exit_code == 2, refused.output
             assert f"process {os.getpid()} is working on the plan" in refused.output
     missing = do("bootstrap", "run", "--plan", tmp_path / "none.json")
-    assert "cannot be read" in missing.output
+    assert "does not exist; create one" in missing.output
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not the plan of a backfill" in do(*backfill, "--plan", tmp_path / "notes.txt").output
     assert not [*tmp_path.glob(".*")], "nor of a lock is anything left"
@@ -118,7 +120,7 @@ def test_plan_is_on_its_disk_before_it_takes_the_place_of_the_old_one(
 def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(tmp_path: Path) -> None:
     """Commands delete topics according to a plan."""
     file = tmp_path / "plan.json"
-    backfill = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, {}, {}, {}, {})
+    backfill = BackfillPlan("shop", "app:topology", "f", {}, None, None, "out", outputs={"out": 1})
     warm_start = BootstrapPlan("shop", "app:topology", "f", [("lines", 0, 0, 5)], [], {"shop-counts-changelog": 1}, {})
     for plan, change in (
         (backfill, {"outputs": [1]}),
@@ -128,7 +130,7 @@ def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(
         (warm_start, {"settings": None}),
     ):
         plan.save(file)
-        assert type(plan).load(file) == plan or plan is warm_start  # JSON has no tuples
+        assert type(plan).load(file) == plan
         saved = json.loads(file.read_text())
         file.write_text(json.dumps({**saved, **change}))
         with pytest.raises(
@@ -144,10 +146,24 @@ def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(
             type(plan).load(file)
 
 
+@pytest.mark.parametrize(
+    ("change", "removed"),
+    [({"ranges": 3}, ""), ({"step": "dancing"}, ""), ({"written": {"a": [1]}}, ""), ({"more": 1}, ""), ({}, "ranges")],
+)
+def test_plan_with_values_of_other_types_is_refused(change: dict[str, Any], removed: str, tmp_path: Path) -> None:
+    """The hash is right, so another program wrote it."""
+    file = tmp_path / "plan.json"
+    plan = BootstrapPlan("shop", "app:topology", "f", [("lines", 0, 0, 5)], [], {}, {})
+    content = {key: value for key, value in asdict(plan).items() if key != removed}
+    save_plan(file, content | change)
+    with pytest.raises(ConfigError, match=r"plan.json is not the plan of a warm start; create one with"):
+        BootstrapPlan.load(file)
+
+
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     given = {"lines": "/archive/lines", "names": {"starting": "{}", "ending": "{}"}}
-    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, {}, {}, {})
+    plan = BackfillPlan("shop", "app:topology", "f", given, None, None, "out")
     plan.check_archives(file, given)
     plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
     with pytest.raises(ConfigError, match="started with lines from /archive/lines, not from /archive/new; pass"):
@@ -161,7 +177,8 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
     starts = '{"names": {"0": 0, "1": 7}}'
     given = {"lines": "/archive/lines", "names": {"starting": starts, "ending": starts}}
     ids = {"names": "first", "out": "first"}
-    BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, ids, {}, {}).save(file)
+    made = BackfillPlan("shop", "app:topology", "f", given, None, None, "out", topic_ids=ids, outputs={"out": 1})
+    made.save(file)
     plan = BackfillPlan.load(file)
     assert plan is not None
     counts = {"lines": 9, "names": 2, "out": 1}
@@ -181,7 +198,7 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
 def test_backfill_goes_on_with_the_positions_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     asked = {"starting": "timestamp:5"}
-    plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, asked, {}, {}, {})
+    plan = BackfillPlan("shop", "app:topology", "f", {}, None, None, "out", asked=asked)
     plan.check_asked(file, asked)
     with pytest.raises(ConfigError, match="started with --option starting=timestamp:5; pass the same as before"):
         plan.check_asked(file, {"starting": "latest"})
@@ -191,9 +208,7 @@ def test_backfill_goes_on_with_the_positions_that_it_was_begun_with(tmp_path: Pa
 
 def test_backfill_goes_on_with_the_partitions_that_it_was_begun_with(tmp_path: Path) -> None:
     file, archives = tmp_path / "plan.json", {"lines": "/archive/lines", "names": "/archive/names"}
-    BackfillPlan.new("shop", "app:topology", "f", archives, None, None, {"out": 1}, {}, {}, {}, {"lines": 12}).save(
-        file
-    )
+    BackfillPlan("shop", "app:topology", "f", archives, None, None, "out", partitions={"lines": 12}).save(file)
     plan = BackfillPlan.load(file)
     assert plan is not None
     plan.check_partitions(file, {})  # the plan says how many

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py import Processor, Record, StreamsBuilder, TimeWindows, Topology, key_value_store, serdes
-from streams_py.history.refuse import RefusedTopologyError, check_allowed, findings
+from streams_py.history.refuse import NOTHING_ALLOWED, Allowances, RefusedTopologyError, findings
 from streams_py.runtime.tasks.settings.timestamps import log_and_skip_invalid
 from streams_py.topology.dsl.suppressed import Suppressed
 
@@ -21,8 +21,10 @@ def built(describe: Callable[[Any, StreamsBuilder], object]) -> Topology:
     return builder.build()
 
 
-def refused(describe: Callable[[Any, StreamsBuilder], object], **given: Any) -> list[str]:
-    return [finding.rule for finding in findings(built(describe), "app", {}, **given)]
+def refused(
+    describe: Callable[[Any, StreamsBuilder], object], allowed: Allowances = NOTHING_ALLOWED, **purpose: bool
+) -> list[str]:
+    return [finding.rule for finding in findings(built(describe), "app", {}, allowed, **purpose)]
 
 
 async def ask(value: str) -> str:
@@ -78,14 +80,14 @@ def test_all_findings_are_in_one_error() -> None:
         stream.peek(print, name="look").process(identity, name="mine").to(lambda *_: "out", name="anywhere")
 
     with pytest.raises(RefusedTopologyError, match=r"(?s)look.*remove it.*mine.*batch_safe.*anywhere.*name all"):
-        check_allowed(built(describe), "app", {})
+        NOTHING_ALLOWED.check(built(describe), "app", {})
 
 
 def test_findings_end_with_what_is_promised_or_allowed() -> None:
     assert refused(lambda stream, _: stream.process(safe).to("out")) == []
-    assert refused(lambda stream, _: stream.peek(print).to("out"), allow_side_effects=True) == []
-    assert refused(lambda stream, _: stream.to(lambda *_: "out"), outputs=["out"]) == []
-    (rule,) = refused(lambda stream, _: stream.to(lambda *_: "in"), outputs=["in", "out"], warm_start=True)
+    assert refused(lambda stream, _: stream.peek(print).to("out"), Allowances(side_effects=True)) == []
+    assert refused(lambda stream, _: stream.to(lambda *_: "out"), Allowances(["out"])) == []
+    (rule,) = refused(lambda stream, _: stream.to(lambda *_: "in"), Allowances(["in", "out"]), warm_start=True)
     assert "writes and reads it" in rule
 
 
@@ -151,7 +153,7 @@ def joined(stream: Any, builder: StreamsBuilder) -> None:
 
 
 def test_global_table_is_allowed_as_it_is_at_the_end() -> None:
-    assert refused(joined, frozen_tables=True) == []
+    assert refused(joined, Allowances(frozen_tables=True)) == []
     (finding,) = findings(built(joined), "app", {})
     assert "--global-tables as-of-end" in finding.remedy
     assert finding.rule == "which updates of the global table of names a record has seen is not recorded"
@@ -170,7 +172,7 @@ def test_global_stores_that_cannot_be_whole_before_are_refused() -> None:
             key_value_store("mine", logging=False, key=serdes.STRING, value=serdes.STRING), "other", Filler
         )
 
-    assert refused(filled, frozen_tables=True) == [
+    assert refused(filled, Allowances(frozen_tables=True)) == [
         "this topology writes it, but a global table must be filled from it before the first record",
         "it is filled by a custom processor",
     ]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import ConfigError
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.loading import load_topology
 from streams_py.history.result_settings import check_settings, marks_of
 from tests.support.history.bootstrap import APP, Cluster
@@ -61,7 +61,7 @@ def test_run_without_the_configuration_of_its_plan_is_refused_before_anything_is
     )
     name = f"{program}:topology"
     config = {**BASE, "default.key.serde": "string", "default.value.serde": "string"}
-    plan, _ = make_plan(name, load_topology(name), APP, config, Cluster(), Allowances())
+    plan, _ = make_plan(name, load_topology(name), APP, config, Cluster(), BootstrapAllowances())
     plan.save(file)
 
     class Connected(Cluster):

@@ -11,7 +11,7 @@ from streams_py import StreamsBuilder, TimeWindows, serdes
 from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import BootstrapPlan
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.retention import check_retention, check_retention_of, check_state_retention
 from tests.support.history.bootstrap import APP, CHANGELOG, CONFIG, Cluster, planned
 
@@ -71,7 +71,7 @@ def windowed(**config: str) -> BootstrapPlan:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream("lines").group_by_key().windowed_by(TimeWindows.of(50)).count(store="counts")
     settings: Any = {**CONFIG, **{f"topic.{key.replace('_', '.')}": value for key, value in config.items()}}
-    return make_plan("app:topology", builder.build(), APP, settings, Cluster(), Allowances())[0]
+    return make_plan("app:topology", builder.build(), APP, settings, Cluster(), BootstrapAllowances())[0]
 
 
 def test_changelog_of_windows_that_is_to_delete_by_size_is_refused() -> None:

@@ -20,7 +20,7 @@ from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step
-from streams_py.history.bootstrap_planning import Allowances, make_plan
+from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
 from streams_py.history.bootstrap_topics import check_topics
 from streams_py.history.loading import load_topology
 from streams_py.spark.history import warm_start
@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
     name = f"{program}:topology"
-    allowed = Allowances(side_effects=True)
+    allowed = BootstrapAllowances(side_effects=True)
     plan, _ = make_plan(name, load_topology(name), APP, CONFIG, Cluster(), allowed)
     plan.save(tmp_path / "plan.json")
     return tmp_path / "plan.json"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py import StreamsBuilder, serdes
-from streams_py.history.refuse import findings
+from streams_py.history.refuse import Allowances, findings
 from streams_py.topology import operators
 from streams_py.topology.operators.stateless import Filter
 
@@ -46,5 +46,5 @@ def test_operator_that_is_not_replayable_is_refused_over_a_history(
     monkeypatch.setattr(Filter, "replayable", replayable)
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream("in").filter(lambda key, value: True, name="asks-the-clock").to("out")
-    found = findings(builder.build(), "app", {}, allow_side_effects=True)
+    found = findings(builder.build(), "app", {}, Allowances(side_effects=True))
     assert [finding.node for finding in found] == ([] if replayable else ["asks-the-clock"])

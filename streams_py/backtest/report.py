@@ -12,9 +12,7 @@ from streams_py.backtest.loop.way import HORIZON_MS
 from streams_py.backtest.summary import CHANCE, Comparison, Distribution, Finding, Key, Summary
 from streams_py.backtest.terminal import TITLES, reproduced_text, scenario_title, score_text, shown_candidates
 from streams_py.backtest.verdict import ORDER, Verdict, scenarios_of
-from streams_py.telemetry.report.style import STYLE
-
-__all__ = ["CANDIDATES_MAX", "report_page"]
+from streams_py.telemetry.report.frame import framed, headline
 
 CANDIDATES_MAX: Final = 24
 """Candidates on the page. The others are only in summary.json."""
@@ -63,13 +61,7 @@ def report_page(summary: Summary, verdict: Verdict, *, title: str) -> str:
     if hidden > 0:
         sections.append(("More candidates", f"<p>{hidden:,} more candidates are in summary.json.</p>"))
     body = "".join(f"<section><h2>{escape(name)}</h2>{content}</section>" for name, content in sections)
-    name = escape(title)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} - assignor backtest</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}{_MORE_STYLE}</style></head><body><main>{_headline(summary, title)}{body}</main></body>"
-        "</html>\n"
-    )
+    return framed(title, "assignor backtest", _headline(summary, title) + body, more_style=_MORE_STYLE)
 
 
 def _headline(summary: Summary, title: str) -> str:
@@ -83,12 +75,7 @@ def _headline(summary: Summary, title: str) -> str:
         else (f"{len(summary.scenarios):,}", "scenarios", "what if" if any(summary.scenarios) else "the recorded one"),
         (f"{errors:,}", "errors", f"{len(summary.findings) - errors:,} remarks"),
     ]
-    made = "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(what)}</span><small>{escape(more)}</small></div>'
-        for value, what, more in cards
-    )
-    subtitle = "The recorded rebalances, decided again"
-    return f"<header><h1>{escape(title)}</h1><p>{subtitle}</p></header><div class=cards>{made}</div>"
+    return headline(title, "The recorded rebalances, decided again", cards)
 
 
 def _verdict(summary: Summary, verdict: Verdict) -> str:

@@ -8,6 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_protocol.types import TaskId
+from streams_py.telemetry.report.series import (
+    BARS_MAX,
+    COPY_MOVES,
+    TASK_MOVES,
+    TASKS_MAX,
+    balance,
+    cause_of,
+    moves,
+    pauses_ms,
+    rebalances,
+    restored,
+)
 from streams_py.telemetry.report.tables import Row, Tables
 
 if TYPE_CHECKING:
@@ -15,8 +27,6 @@ if TYPE_CHECKING:
 
 _SIZE_IN: Final = (10.0, 3.2)
 _DPI: Final = 120
-_BARS_MAX: Final = 60
-_TASKS_MAX: Final = 500
 COLOURS: Final[Mapping[str, str]] = {
     "first": "#1f8f82", "member_joined": "#2f6fb2", "member_left": "#c98a15", "metadata_changed": "#7a5bb0",
     "subscription_changed": "#b5548a", "followup": "#5a9a3a", "revocation_done": "#8a5a3c", "unknown": "#8b949d",
@@ -24,8 +34,9 @@ COLOURS: Final[Mapping[str, str]] = {
     "lost_owner": "#c2452d", "standby_add": "#2f6fb2", "warmup_add": "#7a5bb0", "active": "#2f6fb2",
     "target": "#c98a15", "standby": "#8b949d", "warmup": "#7a5bb0",
 }  # fmt: skip
-_MOVES: Final = ("move_free", "move_warm", "move_cold", "lost_owner", "standby_add", "warmup_add")
+_MOVES: Final = (*TASK_MOVES, *COPY_MOVES)
 _ROLES: Final = ("standby", "warmup", "target", "active")
+"""The roles in the order in which they are drawn."""
 
 
 def write_images(tables: Tables, folder: Path) -> list[Path]:
@@ -49,25 +60,20 @@ def write_images(tables: Tables, folder: Path) -> list[Path]:
 
 
 def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]:
-    rebalances = sorted(tables["rebalance"], key=lambda row: row["at"])
-    if rebalances:
-        yield "timeline", "rebalances", lambda axes: _timeline(axes, rebalances)
+    shown = rebalances(tables)
+    if shown:
+        yield "timeline", "rebalances", lambda axes: _timeline(axes, shown)
     if tables["placement"]:
         yield "placement", "placement after the last rebalance", lambda axes: _placement(axes, tables["placement"])
     if any(row["kind"] in _MOVES for row in tables["move"]):
-        yield "moves", "moves by rebalance", lambda axes: _moves(axes, rebalances, tables["move"])
-    at = {row["rebalance_id"]: row["at"] for row in rebalances}
-    balance = sorted(
-        (at[row["rebalance_id"]], row["max_over_mean"])
-        for row in tables["balance_summary"]
-        if row["max_over_mean"] is not None and row["rebalance_id"] in at
-    )
-    if balance:
-        yield "balance", "active tasks of the busiest thread over the mean", lambda axes: _balance(axes, balance)
-    pauses = [row["paused_ms"] / 1_000 for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
+        yield "moves", "moves by rebalance", lambda axes: _moves(axes, shown, moves(tables))
+    points = [(at, row["max_over_mean"]) for at, row in balance(tables)]
+    if points:
+        yield "balance", "active tasks of the busiest thread over the mean", lambda axes: _balance(axes, points)
+    pauses = [ms / 1_000 for ms in pauses_ms(tables)]
     if pauses:
         yield "pauses", "time without processing of tasks that moved", lambda axes: _histogram(axes, pauses)
-    took = [row["took_ms"] / 1_000 for row in tables["restore"] if row["outcome"] == "done" and row["records"]]
+    took = [row["took_ms"] / 1_000 for row in restored(tables) if row["took_ms"] is not None]
     if took:
         yield "restores", "time to restore", lambda axes: _histogram(axes, took)
 
@@ -75,8 +81,7 @@ def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]
 def _timeline(axes: Axes, rebalances: Sequence[Row]) -> None:
     by_cause: dict[str, list[Any]] = defaultdict(list)
     for row in rebalances:
-        cause = "failed" if row["outcome"] != "ok" else next((t for t in row["trigger"] if t in COLOURS), "unknown")
-        by_cause[cause].append(row["at"])
+        by_cause[cause_of(row)].append(row["at"])
     for cause, moments in by_cause.items():
         axes.vlines(moments, 0, 1, color=COLOURS[cause], label=cause.replace("_", " "), linewidth=2)
     axes.set_yticks([])
@@ -87,7 +92,7 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
     """Draw tasks across and clients down. With many tasks, draw bars with the number of each client's tasks."""
     clients = sorted({row["client"] for row in rows})
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
-    if len(tasks) > _TASKS_MAX:
+    if len(tasks) > TASKS_MAX:
         left = [0] * len(clients)
         for role in reversed(_ROLES):
             counts = Counter(row["client"] for row in rows if row["role"] == role)
@@ -109,11 +114,8 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
-def _moves(axes: Axes, rebalances: Sequence[Row], moves: Sequence[Row]) -> None:
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in moves:
-        counts[row["rebalance_id"]][row["kind"]] += 1
-    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)][-_BARS_MAX:]
+def _moves(axes: Axes, decided: Sequence[Row], counts: Mapping[str, Counter[str]]) -> None:
+    shown = [row for row in decided if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)][-BARS_MAX:]
     bottom = [0] * len(shown)
     for kind in _MOVES:
         heights = [counts[row["rebalance_id"]][kind] for row in shown]

@@ -11,15 +11,23 @@ from typing import Any, Final
 
 from streams_protocol.types import TaskId
 from streams_py.telemetry.report.drawing import Bar, Cell, Point, grid, stacked_bars, steps, timeline
-from streams_py.telemetry.report.style import STYLE
+from streams_py.telemetry.report.frame import framed, headline
+from streams_py.telemetry.report.series import (
+    BARS_MAX,
+    CAUSES,
+    COPY_MOVES,
+    ROLES,
+    TASK_MOVES,
+    TASKS_MAX,
+    balance,
+    cause_of,
+    moves,
+    pauses_ms,
+    rebalances,
+    restored,
+)
 from streams_py.telemetry.report.tables import Row, Tables
 
-__all__ = ["GRID_TASKS_MAX", "report_page"]
-
-GRID_TASKS_MAX: Final = 500
-"""Number of tasks above which the grid shows sub-topologies."""
-
-_BARS_MAX: Final = 60
 _MARKS_MAX: Final = 150
 """Number of rebalances above which the chart over time counts them in spans."""
 _BINS: Final = 60
@@ -31,13 +39,6 @@ _MOMENTS: Final = 5
 _HISTOGRAM_MIN: Final = 20
 _BUCKETS_MS: Final = tuple(factor * 10**power for power in range(7) for factor in (1, 2, 5))
 _VIOLATIONS_MAX: Final = 10
-_TRIGGERS: Final = (
-    "first", "member_joined", "member_left", "metadata_changed", "subscription_changed", "followup", "revocation_done",
-    "unknown",
-)  # fmt: skip
-_TASK_MOVES: Final = ("move_free", "move_warm", "move_cold", "lost_owner")
-_COPY_MOVES: Final = ("standby_add", "warmup_add")
-_ROLES: Final = ("active", "target", "standby", "warmup")
 _LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
 
 
@@ -63,31 +64,26 @@ def report_page(tables: Tables) -> str:
         content = make(tables)
         described = f'<p class="note">{escape(note)}</p>' if note and "no data" not in content else ""
         body.append(f"<section><h2>{escape(title)}</h2>{described}{content}</section>")
-    name = escape(tables.group)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} - rebalances</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><main>{''.join(body)}</main></body></html>\n"
-    )
+    return framed(tables.group, "rebalances", "".join(body))
 
 
 # -- the top -----------------------------------------------------------------------------------------------------------
 
 
 def _headline(tables: Tables) -> str:
-    rebalances = tables["rebalance"]
-    ok = [row for row in rebalances if row["outcome"] == "ok"]
+    shown = tables["rebalance"]
+    ok = [row for row in shown if row["outcome"] == "ok"]
     last = max(ok, key=lambda row: row["at"], default=None)
     moved = Counter(row["kind"] for row in tables["move"])
     cold = sum(row["restore_records"] or 0 for row in tables["move"] if row["kind"] == "move_cold")
-    pauses = [row["paused_ms"] for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
-    older = tables.rebalances - len(rebalances)
-    failed = f"{len(rebalances) - len(ok):,} failed"
+    pauses = pauses_ms(tables)
+    older = tables.rebalances - len(shown)
+    failed = f"{len(shown) - len(ok):,} failed"
     if older > 0:
         failed = f"{sum(row['outcome'] != 'ok' for row in tables.timeline):,} failed"
-    of_last = f", in the last {len(rebalances):,}" if older > 0 else ""
+    of_last = f", in the last {len(shown):,}" if older > 0 else ""
     numbers = [
-        (_compact(len(rebalances) + max(0, older)), "rebalances", failed),
+        (_compact(len(shown) + max(0, older)), "rebalances", failed),
         (
             _compact(moved["move_free"] + moved["move_warm"] + moved["move_cold"]),
             "tasks moved",
@@ -101,15 +97,11 @@ def _headline(tables: Tables) -> str:
         numbers.insert(
             0, (_compact(last["tasks"]), "tasks", f"{last['clients']} clients, {last['consumers']} threads, {state}")
         )
-    cards = "".join(
-        f'<div class="card"><b>{escape(value)}</b><span>{escape(what)}</span><small>{escape(more)}</small></div>'
-        for value, what, more in numbers
-    )
     between = "no rebalance recorded yet"
-    if rebalances:
-        times = [row["at"] for row in (tables.timeline or rebalances)]
+    if shown:
+        times = [row["at"] for row in (tables.timeline or shown)]
         between = f"{_time(min(times))} to {_time(max(times))}, UTC"
-    return f"<header><h1>{escape(tables.group)}</h1><p>{escape(between)}</p></header><div class=cards>{cards}</div>"
+    return headline(tables.group, between, numbers)
 
 
 def _none(what: str) -> str:
@@ -128,7 +120,7 @@ def _timeline(tables: Tables) -> str:
     every = sorted(tables.timeline or tables["rebalance"], key=lambda row: row["at"])
     if len(every) > _MARKS_MAX:
         return _binned_timeline(every)
-    rows = sorted(tables["rebalance"], key=lambda row: row["at"])
+    rows = rebalances(tables)
     if not rows:
         return _none("rebalances")
     first, last = rows[0]["at"], rows[-1]["at"]
@@ -136,7 +128,7 @@ def _timeline(tables: Tables) -> str:
     marks = []
     used = []
     for row in rows:
-        series = "failed" if row["outcome"] != "ok" else _trigger(row)
+        series = cause_of(row)
         used.append(series)
         total_us = (row["duration_us"] or {}).get("total", 0)
         error = f", {row['error_type']}: {row['error_text']}" if row["error_type"] else ""
@@ -145,7 +137,7 @@ def _timeline(tables: Tables) -> str:
             f"{row['withheld']} withheld; decided in {_ms(total_us / 1000)}{error}"
         )
         marks.append(((row["at"] - first).total_seconds() / span, series, title))
-    legend = [name for name in (*_TRIGGERS, "failed") if name in used]
+    legend = [name for name in CAUSES if name in used]
     return _legend(legend, "s") + timeline(marks, _moments(first, last), "rebalances over time")
 
 
@@ -156,8 +148,8 @@ def _binned_timeline(rows: Sequence[Row]) -> str:
     span = (last - first).total_seconds() or 1
     for row in rows:
         place = min(_BINS - 1, int(_BINS * (row["at"] - first).total_seconds() / span))
-        bins[place]["failed" if row["outcome"] != "ok" else _trigger(row)] += 1
-    series = [name for name in (*_TRIGGERS, "failed") if any(counts[name] for counts in bins)]
+        bins[place][cause_of(row)] += 1
+    series = [name for name in CAUSES if any(counts[name] for counts in bins)]
     step = (last - first) / _BINS
     bars = []
     for number, counts in enumerate(bins):
@@ -170,54 +162,46 @@ def _binned_timeline(rows: Sequence[Row]) -> str:
     return note + _legend(series, "s") + stacked_bars(bars, "rebalances over time", height=110)
 
 
-def _trigger(row: Row) -> str:
-    return next((name for name in _TRIGGERS if name in row["trigger"]), "unknown")
-
-
 def _moves(tables: Tables) -> str:
-    rebalances = sorted((row for row in tables["rebalance"] if row["outcome"] == "ok"), key=lambda row: row["at"])
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in tables["move"]:
-        counts[row["rebalance_id"]][row["kind"]] += 1
-    if not any(of[kind] for of in counts.values() for kind in (*_TASK_MOVES, *_COPY_MOVES)):
+    decided = [row for row in rebalances(tables) if row["outcome"] == "ok"]
+    counts = moves(tables)
+    if not any(of[kind] for of in counts.values() for kind in (*TASK_MOVES, *COPY_MOVES)):
         return _none("moves")
-    charts = (("Tasks that changed their client", _TASK_MOVES), ("New copies", _COPY_MOVES))
-    return "".join(f"<h3>{title}</h3>{_moves_of(rebalances, counts, kinds)}" for title, kinds in charts)
+    charts = (("Tasks that changed their client", TASK_MOVES), ("New copies", COPY_MOVES))
+    return "".join(f"<h3>{title}</h3>{_moves_of(decided, counts, kinds)}" for title, kinds in charts)
 
 
-def _moves_of(rebalances: Sequence[Row], counts: Mapping[str, Counter[str]], kinds: Sequence[str]) -> str:
-    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in kinds)]
+def _moves_of(decided: Sequence[Row], counts: Mapping[str, Counter[str]], kinds: Sequence[str]) -> str:
+    shown = [row for row in decided if any(counts[row["rebalance_id"]][kind] for kind in kinds)]
     if not shown:
         return "<p class=note>None.</p>"
     bars = []
-    for row in shown[-_BARS_MAX:]:
+    for row in shown[-BARS_MAX:]:
         of = counts[row["rebalance_id"]]
         parts = [(kind, float(of[kind])) for kind in kinds if of[kind]]
         what = ", ".join(f"{of[kind]:,} {kind.replace('_', ' ')}" for kind in kinds if of[kind])
         bars.append(Bar(parts, f"{_time(row['at'])}  generation {row['generation']}: {what}", str(row["generation"])))
-    among = f"{len(shown):,} of {len(rebalances):,} rebalances"
+    among = f"{len(shown):,} of {len(decided):,} rebalances"
     last = f"the last {len(bars)} of them, " if len(bars) < len(shown) else ""
-    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-_BARS_MAX:])]
+    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-BARS_MAX:])]
     chart = stacked_bars(bars, "moves by rebalance", height=130)
     return f"<p class=note>{among}; {last}by generation.</p>{_legend(used, 's')}{chart}"
 
 
 def _balance(tables: Tables) -> str:
-    at = {row["rebalance_id"]: row["at"] for row in tables["rebalance"]}
-    rows = [row for row in tables["balance_summary"] if row["max_over_mean"] is not None and row["rebalance_id"] in at]
+    rows = balance(tables)
     if not rows:
         return _none("balance")
-    rows.sort(key=lambda row: at[row["rebalance_id"]])
-    first, last = at[rows[0]["rebalance_id"]], at[rows[-1]["rebalance_id"]]
+    first, last = rows[0][0], rows[-1][0]
     span = (last - first).total_seconds() or 1
     points = [
         Point(
-            (at[row["rebalance_id"]] - first).total_seconds() / span,
+            (at - first).total_seconds() / span,
             row["max_over_mean"],
-            f"{_time(at[row['rebalance_id']])}: busiest thread {row['max_over_mean']:.2f} times the mean, "
+            f"{_time(at)}: busiest thread {row['max_over_mean']:.2f} times the mean, "
             f"{row['max_min_active']} tasks between threads",
         )
-        for row in rows
+        for at, row in rows
     ]
     return steps(points, _moments(first, last), "balance over time") + _by_client(tables)
 
@@ -252,7 +236,7 @@ def _placement(tables: Tables) -> str:
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
     clients = sorted({row["client"] for row in (*rows, *tables["balance"])})
     states = {(row["task"], row["client"]): row["state"] for row in tables["placement_current"]}
-    if len(tasks) > GRID_TASKS_MAX:
+    if len(tasks) > TASKS_MAX:
         return _by_subtopology(rows, clients, len(tasks))
     cells: dict[tuple[str, str], Cell] = {}
     for row in rows:
@@ -269,7 +253,7 @@ def _placement(tables: Tables) -> str:
         f"rebalance.{_only(clients)}</p>"
     )
     used = {row["role"] for row in rows}
-    legend = _legend([role for role in _ROLES if role in used], "c")
+    legend = _legend([role for role in ROLES if role in used], "c")
     return note + legend + f'<div class="wide">{grid([str(t) for t in tasks], made, "placement")}</div>'
 
 
@@ -288,7 +272,7 @@ def _by_subtopology(rows: Sequence[Row], clients: Sequence[str], tasks: int) -> 
         cells = []
         for sub in names:
             of = counts[client, sub]
-            what = ", ".join(f"{of[role]:,} {role}" for role in _ROLES if of[role]) or "nothing"
+            what = ", ".join(f"{of[role]:,} {role}" for role in ROLES if of[role]) or "nothing"
             copies = of["standby"] + of["warmup"]
             text = f"{of['active']}+{copies}" if copies else str(of["active"]) if of["active"] else ""
             cells.append(Cell("active" if of else "", text, f"{sub} on {client}: {what}", of["active"] / most))
@@ -326,8 +310,7 @@ def _spread(tables: Tables) -> str:
 def _gaps(tables: Tables) -> str:
     if not tables["gap"]:
         return _none("pauses: assignment.events.level must be tasks on every instance")
-    moved = [row["paused_ms"] for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
-    stayed = [row["paused_ms"] for row in tables["gap"] if row["kind"] != "moved" and row["paused_ms"]]
+    moved, stayed = pauses_ms(tables), pauses_ms(tables, moved=False)
     bound = max(row["skew_bound_ms"] for row in tables["gap"])
     idle = len(tables["gap"]) - len(moved) - len(stayed)
     nothing = f" {idle:,} times a task had no input, which does not count as a pause." if idle else ""
@@ -354,7 +337,7 @@ def _restores(tables: Tables) -> str:
         f"<p class=note>{len(done) - nothing:,} done, {len(interrupted):,} interrupted, {len(running):,} running."
         f"{complete}</p>"
     )
-    worked = [row for row in done if row["records"] != 0]
+    worked = restored(tables)
     took = [row["took_ms"] for row in worked if row["took_ms"] is not None]
     records = [row["records"] for row in worked if row["records"] is not None]
     of = [("time", took, _ms), ("records", records, "{:,.0f}".format)]

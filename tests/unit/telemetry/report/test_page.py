@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.fold import Output
+from streams_py.telemetry.report.frame import STYLE
 from streams_py.telemetry.report.images import COLOURS, write_images
-from streams_py.telemetry.report.page import GRID_TASKS_MAX, report_page
-from streams_py.telemetry.report.style import STYLE
+from streams_py.telemetry.report.page import report_page
+from streams_py.telemetry.report.series import CAUSES, COPY_MOVES, ROLES, TASK_MOVES, TASKS_MAX, cause_of
 from streams_py.telemetry.report.tables import Tables, read_tables
 from streams_py.telemetry.schemas import TABLES
 from tests.support.events.kit import Recorder
@@ -113,7 +114,7 @@ def test_grid_has_a_column_for_each_task_or_each_subtopology(partitions: int) ->
     history.rebalance({f"m{n}": member(n) for n in range(1, 6)}, STATELESS, on)
     page = report_page(tables(fold(history.records)))
     checked(page)
-    assert ("too many for one column each" in page) == (partitions > GRID_TASKS_MAX)
+    assert ("too many for one column each" in page) == (partitions > TASKS_MAX)
     assert len(page) < 200_000
 
 
@@ -307,3 +308,10 @@ def test_restorations_that_restored_nothing_are_counted_apart() -> None:
     assert "3 done, 0 interrupted, 0 running. 30 more found their state complete and restored no record." in section
     assert "<td>time</td><td>2.0 s</td><td>2.0 s</td><td>2.0 s</td><td>2.0 s</td><td>3</td>" in section
     assert "0 ms" not in section
+
+
+def test_cause_of_several_triggers_is_the_same_in_every_chart() -> None:
+    assert cause_of({"outcome": "ok", "trigger": ["followup", "member_left"]}) == "member_left"
+    assert cause_of({"outcome": "ok", "trigger": ["of a later version"]}) == "unknown"
+    assert cause_of({"outcome": "timed_out", "trigger": ["first"]}) == "failed"
+    assert {*CAUSES, *TASK_MOVES, *COPY_MOVES, *ROLES} == COLOURS.keys()

@@ -1,7 +1,9 @@
-"""Colours and layout of the report, light and dark."""
+"""The frame of a report page: colours and layout, light and dark, with a headline and its cards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
 from typing import Final
 
 STYLE: Final = """
@@ -47,3 +49,21 @@ td{font-variant-numeric:tabular-nums}
 .c-active{fill:var(--blue);background:var(--blue)}.c-target{fill:var(--amber);background:var(--amber)}
 .c-standby{fill:var(--grey);background:var(--grey)}.c-warmup{fill:var(--violet);background:var(--violet)}
 """
+
+
+def framed(title: str, kind: str, main: str, *, more_style: str = "") -> str:
+    """Return a page that loads nothing from a network. ``title`` and ``kind`` are its name in the browser."""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} - {escape(kind)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}{more_style}</style></head><body><main>{main}</main></body></html>\n"
+    )
+
+
+def headline(title: str, subtitle: str, cards: Sequence[tuple[str, str, str]]) -> str:
+    """Return the top of a page. A card has a value, its name, and a remark."""
+    made = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span><small>{escape(more)}</small></div>'
+        for value, name, more in cards
+    )
+    return f"<header><h1>{escape(title)}</h1><p>{escape(subtitle)}</p></header><div class=cards>{made}</div>"

@@ -171,11 +171,7 @@ def _mean(summary: Summary, name: str, metric: str) -> float | None:
     scenarios = scenarios_of(summary)
     if name == RECORDED and not all(summary.distributions.get(Key(scenario, name)) for scenario in scenarios):
         return None  # what-ifs have no recorded decision, so its mean would cover other cases
-    found = [
-        of[metric] for scenario in scenarios if metric in (of := summary.distributions.get(Key(scenario, name), {}))
-    ]
-    number = sum(of.number for of in found)
-    return sum(of.mean * of.number for of in found) / number if number else None
+    return summary.mean(name, metric, scenarios)
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -129,6 +129,13 @@ class Summary:
         """Whether a candidate has an error."""
         return any(finding.is_error for finding in self.findings)
 
+    def mean(self, candidate: str, metric: str, scenarios: Iterable[str]) -> float | None:
+        """Return the mean of a score over all cases of the scenarios. None if the candidate has no such score."""
+        scores = [self.distributions.get(Key(scenario, candidate), {}) for scenario in scenarios]
+        found = [of[metric] for of in scores if metric in of]
+        count = sum(of.number for of in found)
+        return sum(of.mean * of.number for of in found) / count if count else None
+
     def to_json(self) -> str:
         """Return JSON with the findings, and the scores of each candidate in each scenario."""
         value: dict[str, Any] = {

@@ -243,17 +243,13 @@ class _Judge:
 
     def mean(self, name: str, score: str) -> float | None:
         """Return the mean over all cases."""
-        found = [of[score] for key in self._keys(name) if score in (of := self._summary.distributions.get(key, {}))]
-        count = sum(of.number for of in found)
-        return sum(of.mean * of.number for of in found) / count if count else None
+        return self._summary.mean(name, score, self._scenarios)
 
     def _median(self, name: str, score: str) -> str:
         """Return the median as text, if there is one scenario. Medians of several scenarios cannot be combined."""
-        found = [of[score] for key in self._keys(name) if score in (of := self._summary.distributions.get(key, {}))]
+        scores = [self._summary.distributions.get(Key(scenario, name), {}) for scenario in self._scenarios]
+        found = [of[score] for of in scores if score in of]
         return f" (median {_short(found[0].median)})" if len(found) == 1 else ""
-
-    def _keys(self, name: str) -> list[Key]:
-        return [Key(scenario, name) for scenario in self._scenarios]
 
     def described(self, best: str, other: str, score: str) -> str:
         """Return a text with both means and the number of cases."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from streams_protocol import RepeatedTagDecodeError
-from streams_py.dashboard.labels import LastingLabels
+from streams_py.inspection.labels import Labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 
@@ -35,7 +34,7 @@ def held_over(last: GroupView, now: GroupView) -> GroupView:
     return replace(last, state=now.state, members=members, tasks=tasks, follow_ups=(), problems=now.problems)
 
 
-def picture(view: GroupView, labels: LastingLabels) -> dict[str, Any]:
+def picture(view: GroupView, labels: Labels) -> dict[str, Any]:
     """Return the group."""
     labels.see(view)
     shown = sorted(view.members, key=lambda member: _order(labels.of(member.member_id)))
@@ -61,12 +60,8 @@ def _order(label: str) -> tuple[int, str, int]:
     return len(letters), letters, int(label[len(letters) :] or 0)
 
 
-def _member(member: Member, labels: LastingLabels) -> dict[str, Any]:
+def _member(member: Member, labels: Labels) -> dict[str, Any]:
     said = member.subscription
-    try:
-        tags = {} if said is None else dict(said.client_tags)
-    except RepeatedTagDecodeError:
-        tags = {}
     return {
         "label": labels.of(member.member_id),
         "id": member.member_id,
@@ -74,7 +69,7 @@ def _member(member: Member, labels: LastingLabels) -> dict[str, Any]:
         "client": member.client_id,
         "host": member.host,
         "rack": member.rack,
-        "tags": tags,
+        "tags": member.tags,
         "version": None if said is None or member.protocol == STREAMS else said.version,
         "problems": list(member.problems),
     }
@@ -107,7 +102,7 @@ def task_lags(view: GroupView) -> dict[str, int]:
     return {str(task.id): task.input_lag for task in view.tasks if task.input_lag is not None}
 
 
-def moves_between(before: GroupView, now: GroupView, labels: LastingLabels, at_ms: int) -> Iterator[dict[str, Any]]:
+def moves_between(before: GroupView, now: GroupView, labels: Labels, at_ms: int) -> Iterator[dict[str, Any]]:
     """Yield tasks whose owner has changed. An owner may be None before or after."""
     owners = {task.id: task.owner for task in before.tasks}
     for task in now.tasks:

@@ -17,10 +17,10 @@ from typing import Any, Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.history import EventTail, History
-from streams_py.dashboard.labels import LastingLabels
 from streams_py.dashboard.picture import held_over, moves_between, picture, task_lags
 from streams_py.errors import StreamsError
 from streams_py.inspection.gather import Cluster, Reading, describe, find_election, read_group, with_lags
+from streams_py.inspection.labels import Labels
 from streams_py.inspection.reasons import Reasons, explain_reading
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import CLASSIC, STREAMS, GroupView
@@ -71,7 +71,7 @@ class GroupWatcher:
         self._board = board
         self._every_s = every_s
         self._configs, self._assignor = configs, assignor
-        self._labels = LastingLabels()
+        self._labels = Labels()
         self._history = History()
         self._tail = EventTail(events_topic or f"{group}-assignment-events", group, self._history)
         self._moves: deque[dict[str, Any]] = deque(maxlen=_MOVES_MAX)
@@ -116,7 +116,7 @@ class GroupWatcher:
         if task not in reasons.tasks:
             raise StreamsError(f"group {self._group} has no task {task}")
         members = {member.member_id: self._labels.of(member.member_id) for member in reasons.view.members}
-        letters = self._labels.processes()
+        letters = self._labels.processes
         names: dict[ProcessId, str] = {
             member.subscription.process_id: letters[member.process]
             for member in reasons.view.members

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from streams_protocol.types import ProcessId
+from streams_py.inspection.members import Member
 from streams_py.inspection.view import GroupView
 from streams_py.system.printable import printable
 
@@ -16,20 +18,41 @@ def named(text: str, names: Mapping[ProcessId, str]) -> str:
     return text
 
 
-def process_labels(view: GroupView) -> dict[str, str]:
-    """Return a label A, B, ... for each process, in the order of the members."""
-    processes = dict.fromkeys(member.process for member in view.members)
-    return {process: letters(number) for number, process in enumerate(processes)}
+class Labels:
+    """Labels A1, A2, B1, ... that stay the same. The label of a member that has left is not assigned again.
+
+    Attributes:
+        members: label of each member id: its process's letter and a thread number.
+        processes: letter of each process.
+    """
+
+    def __init__(self) -> None:
+        self.members: dict[str, str] = {}
+        self.processes: dict[str, str] = {}
+        self._threads: Counter[str] = Counter()
+
+    def add(self, member: Member) -> None:
+        """Assign the next label of its process to a member."""
+        letter = self.processes.setdefault(member.process, letters(len(self.processes)))
+        self._threads[letter] += 1
+        self.members[member.member_id] = f"{letter}{self._threads[letter]}"
+
+    def see(self, view: GroupView) -> None:
+        """Assign labels to new members. A member whose process is not known gets its label later."""
+        for member in view.members:
+            if member.member_id not in self.members and member.subscription is not None:
+                self.add(member)
+
+    def of(self, member_id: str) -> str:
+        """Return the label of a member, or its id while it has no label."""
+        return self.members.get(member_id, member_id)
 
 
-def member_labels(view: GroupView) -> dict[str, str]:
-    """Return a label for each member id: its process's letter and a thread number."""
-    processes = process_labels(view)
-    counts = dict.fromkeys(processes, 0)
-    labels: dict[str, str] = {}
+def labels_of(view: GroupView) -> Labels:
+    """Return labels of all members of one view."""
+    labels = Labels()
     for member in view.members:
-        counts[member.process] += 1
-        labels[member.member_id] = f"{processes[member.process]}{counts[member.process]}"
+        labels.add(member)
     return labels
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from streams_protocol import (
     AssignmentInfo,
     DecodeError,
+    RepeatedTagDecodeError,
     SubscriptionInfo,
     decode_assignment,
     decode_assignment_info,
@@ -52,6 +53,15 @@ class Member:
     def process(self) -> str:
         """Id of the process, or the member's own id if the process is unknown."""
         return self.member_id if self.subscription is None else str(self.subscription.process_id)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The client tags, safe to print. Empty if they are unknown, or if a key is repeated."""
+        try:
+            tags = {} if self.subscription is None else self.subscription.client_tags
+            return {printable(key): printable(value) for key, value in tags.items()}
+        except RepeatedTagDecodeError:
+            return {}
 
 
 def decode_member(member: DescribedMember, *, is_rebalancing: bool = False) -> Member:

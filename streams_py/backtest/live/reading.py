@@ -21,7 +21,7 @@ from streams_py.events.reasons import Reasons
 from streams_py.events.rebalance import recorded_configs
 from streams_py.inspection.deciding import decide
 from streams_py.inspection.gather import Cluster
-from streams_py.inspection.labels import last_rebalance, process_labels
+from streams_py.inspection.labels import labels_of, last_rebalance
 from streams_py.inspection.question import last_question, leader_settings, next_question, observed_configs, topology_of
 from streams_py.inspection.reasons import read_group_at_rest
 from streams_py.inspection.view import CopyKind, GroupView
@@ -80,7 +80,7 @@ def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, obj
         RecordedDecision(_RUNNING_GROUP, _held(view)),
     )
     check_input(situation)
-    letters = process_labels(view)
+    letters = labels_of(view).processes
     known = [member for member in view.members if member.subscription is not None]
     shown = ", ".join(f"{key}={_text(value)}" for key, value in observed.items() if key not in configs)
     told = (f"derived from the tasks of the members: {shown}",) if shown else ()

@@ -13,7 +13,7 @@ from streams_py.cli.groups.explaining import plain
 from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
-from streams_py.inspection.labels import last_rebalance, member_labels, named, process_labels
+from streams_py.inspection.labels import labels_of, last_rebalance, named
 from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
@@ -49,7 +49,7 @@ def explain_live(
         return 0
     for line in _head(reasons):
         print(printable(line))
-    labels, names = member_labels(reasons.view), _names(reasons.view)
+    labels, names = labels_of(reasons.view).members, _names(reasons.view)
     for reason in chosen:
         print(printable_lines(reason_text(reason, reasons.assignor, labels, names)))
     return 0
@@ -60,7 +60,7 @@ def _head(reasons: Reasons) -> Iterator[str]:
     generation = "unknown" if view.generation is None else view.generation
     yield f"{view.group}: generation {generation}, decided again by {reasons.assignor}"
     yield f"  offsets of copies as reported at {last_rebalance(view, time.time_ns() // 1_000_000)}"
-    letters = process_labels(view)
+    letters = labels_of(view).processes
     for process, letter in letters.items():
         member = next(member for member in view.members if member.process == process)
         yield f"  {letter} is {member.client_id} at {member.host}"
@@ -69,14 +69,14 @@ def _head(reasons: Reasons) -> Iterator[str]:
 
 
 def _names(view: GroupView) -> dict[ProcessId, str]:
-    letters = process_labels(view)
+    letters = labels_of(view).processes
     return {m.subscription.process_id: letters[m.process] for m in view.members if m.subscription is not None}
 
 
 def reasons_json(reasons: Reasons, chosen: Iterable[TaskReason]) -> dict[str, Any]:
     """Return the reasons as plain values: members and processes by id, null for unknown values."""
     view = reasons.view
-    labels, names = member_labels(view), _names(view)
+    labels, names = labels_of(view).members, _names(view)
     return {
         "group": view.group,
         "generation": view.generation,

@@ -12,9 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
-from streams_py.inspection.labels import last_rebalance, member_labels
+from streams_py.inspection.labels import labels_of, last_rebalance
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.system.markup import plain_text
@@ -30,7 +29,7 @@ def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> Renderabl
     A ``live`` picture is cut off at the end of the terminal, so it starts with the remarks. Otherwise the remarks come
     last, above the prompt.
     """
-    labels = member_labels(view)
+    labels = labels_of(view).members
     tables: list[RenderableType] = [_members_table(view, labels)]
     if all_tasks or len(view.tasks) <= _TASKS_SHOWN_MAX:
         tables.append(_tasks_table(view, labels))
@@ -79,7 +78,7 @@ def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
         "client": [plain_text(_short_client(member, view.group)) for member in view.members],
         "host": [plain_text(member.host) for member in view.members],
         "rack, tags": [
-            plain_text(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())])))
+            plain_text(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in member.tags.items())])))
             for member in view.members
         ],
         "version": [_version(member) for member in view.members],
@@ -111,14 +110,6 @@ def _short_client(member: Member, group: str) -> str:
     """
     own = _PROCESS_ID.sub("\\1… ", member.client_id.removeprefix(f"{group}-")).removesuffix("-consumer")
     return (own or member.client_id) + (f" ({member.instance_id})" if member.instance_id else "")
-
-
-def _tags(member: Member) -> dict[str, str]:
-    try:
-        tags = {} if member.subscription is None else member.subscription.client_tags
-        return {printable(key): printable(value) for key, value in tags.items()}
-    except RepeatedTagDecodeError:
-        return {}
 
 
 def _version(member: Member) -> str:
@@ -220,7 +211,7 @@ def to_json(view: GroupView) -> dict[str, Any]:
 
     Tasks are texts such as "0_1", times are epoch ms, lags are in records. Unknown values are null.
     """
-    labels = member_labels(view)
+    labels = labels_of(view).members
     election = view.election
     ended = {member_id for process in view.ended for member_id in process.member_ids}
     return {
@@ -243,7 +234,7 @@ def to_json(view: GroupView) -> dict[str, Any]:
                 "latest_supported_version": None if said is None else said.latest_supported_version,
                 "endpoint": None if member.subscription is None else member.subscription.endpoint,
                 "rack": member.rack,
-                "tags": _tags(member),
+                "tags": member.tags,
                 "topics": list(member.topics),
                 "process_has_ended": True if member.member_id in ended else None,
                 "problems": list(member.problems),

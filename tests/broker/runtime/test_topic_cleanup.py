@@ -24,7 +24,7 @@ def test_start_warns_of_existing_internal_topics_that_lose_records(
     app, source = f"cleaned-{number}", f"cleaned-in-{number}"
     deleted, compacted, right = f"{app}-sums-changelog", f"{app}-again-repartition", f"{app}-counts-changelog"
     kafka_broker.create_topic(source, 1)
-    kafka_broker.create_topic(deleted, 1, config={"cleanup.policy": "delete"})
+    kafka_broker.create_topic(deleted, 1, config={"cleanup.policy": "delete", "retention.ms": "604800000"})
     kafka_broker.create_topic(compacted, 1, config={"cleanup.policy": "compact"})
     kafka_broker.create_topic(right, 1, config={"cleanup.policy": "compact"})
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)

@@ -70,6 +70,12 @@ class MembershipListener(Protocol):
                 again.
         """
 
+    def on_join_waits(self) -> None:
+        """Called while JoinGroup waits for the group: soon after it was sent, and then every few seconds.
+
+        May block, but then the callbacks that follow the response wait. Must not raise.
+        """
+
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Called when the membership is lost: other members may own these partitions already."""
 

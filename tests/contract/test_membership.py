@@ -57,6 +57,8 @@ class Listener:
 
     def on_doubt(self, in_doubt: bool) -> None: ...
 
+    def on_join_waits(self) -> None: ...
+
     def on_stuck(self) -> None:
         self.calls.append("stuck")
 

@@ -1,8 +1,10 @@
 """The members of this instance on record, and the removal of the members of its predecessor.
 
 A process that dies cannot leave its group. So each instance keeps the ids of its members in its directory
-(:mod:`streams_py.state.directory.member_record`). The next process with this directory removes them just before it
-joins the group: the group then has one rebalance, in which the tasks return to this instance.
+(:mod:`streams_py.state.directory.member_record`). The next process with this directory removes them as soon as it has
+sent its own JoinGroup request: the group then has one rebalance, in which the tasks return to this instance. It does
+not remove them earlier, because a group without members waits ``group.initial.rebalance.delay.ms`` (3 s) when a member
+joins, and longer if others join meanwhile.
 
 The instance records the id of a member before it sends a JoinGroup request with this id. So the record is complete
 whenever the process dies. An id is not recorded while no broker has reported the cluster's id, or if the record cannot
@@ -63,9 +65,11 @@ class OwnMembers:
         self._instance_id = instance_id
         self._process = ProcessIdentity.of(os.getpid())
         self._lock = threading.Lock()
+        self._removing = threading.Lock()
         self._cluster_id: str | None = None
         self._predecessor = self._read_predecessor()
-        self._former: tuple[str, ...] = ()
+        self._former: tuple[str, ...] = ()  # members of the predecessor, not removed yet
+        self._former_pid: int | None = None
         self._members: dict[int, RecordedMember] = {}
         self._written: tuple[str, MemberRecord] | None = None
         self._has_failed = False
@@ -77,7 +81,7 @@ class OwnMembers:
         return self._cluster_id
 
     def joining(self, thread: int, member_id: str, generation: int) -> None:
-        """Remove the predecessor's members, if that is not done yet. Put the member of a thread on record.
+        """Put the member of a thread on record.
 
         Called before each JoinGroup request of the thread. Never raises errors of brokers or of the disk.
 
@@ -89,7 +93,7 @@ class OwnMembers:
         with self._lock:
             if self._is_closed or self._folder() is None or not self._know_cluster():
                 return
-            self._remove_predecessor()
+            self._adopt_predecessor()
             if not member_id:
                 return
             known = self._members.get(thread)
@@ -98,6 +102,29 @@ class OwnMembers:
             static_id = member_instance_id(self._instance_id, thread)
             self._members[thread] = RecordedMember(thread, member_id, generation, static_id)
             self._write()
+
+    def remove_predecessor(self) -> None:
+        """Remove the predecessor's members, if that is not done yet.
+
+        Called while JoinGroup waits for the group, so that the group is not empty without them. Never raises errors of
+        brokers or of the disk.
+        """
+        if not self._removing.acquire(blocking=False):
+            return  # another thread removes them
+        try:
+            former = self._former
+            if not former or self._is_closed:
+                return
+            pid = self._former_pid
+            whose = "the former run of this instance" + ("" if pid is None else f" (process {pid})")
+            if not self._dead.remove(former, whose, pid=pid):
+                return
+            with self._lock:
+                self._former = ()
+                if self._members and not self._is_closed:
+                    self._write()
+        finally:
+            self._removing.release()
 
     def close(self) -> None:
         """Note that all members have stopped. The directory must still be locked."""
@@ -133,19 +160,16 @@ class OwnMembers:
             return None
         return found
 
-    def _remove_predecessor(self) -> None:
-        found = self._predecessor
+    def _adopt_predecessor(self) -> None:
+        """Make the predecessor's members the former members of this instance, unless they are of another cluster."""
+        found, self._predecessor = self._predecessor, None
         if found is None:
             return
         if found.cluster_id != self._cluster_id:
             _log.info("ignoring the record of group members: it belongs to cluster %s", found.cluster_id)
-            self._predecessor = None
             return
-        pid = None if found.process is None else found.process.pid
-        whose = "the former run of this instance" + ("" if pid is None else f" (process {pid})")
+        self._former_pid = None if found.process is None else found.process.pid
         self._former = found.dynamic_ids()
-        if self._dead.remove(self._former, whose, pid=pid):
-            self._predecessor, self._former = None, ()
 
     # -- the record ----------------------------------------------------------------------------------------------------
 

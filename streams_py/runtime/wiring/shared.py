@@ -169,6 +169,7 @@ class SharedResources:
         opened.callback(group.close)
         if own_members is not None:
             group.before_join = own_members.joining
+            group.on_join_waits = own_members.remove_predecessor
             self._watch_siblings(own_members, group)
         if self.config.exactly_once:
             self.open_transactions = OpenTransactions(

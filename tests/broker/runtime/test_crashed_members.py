@@ -67,6 +67,18 @@ def test_stopped_process_that_is_back_works_without_waiting_for_its_session(
     assert app.counts() == true_counts(lines)
 
 
+def test_only_process_of_a_group_is_back_with_one_rebalance(application: Callable[..., Application]) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    a = app.start("a")
+    app.await_shared(a)
+    [before] = a.status["generations"].values()
+    assert a.close() == 0
+    a = app.start("a")
+    app.await_shared(a)
+    # An empty group is one more generation. On most clusters its next member waits for the initial rebalance delay.
+    assert list(a.status["generations"].values()) == [before + 1]
+
+
 def test_frozen_process_is_not_removed_by_a_copy_of_its_directory(application: Callable[..., Application]) -> None:
     app = application(session_timeout_ms=SESSION_MS)
     a, b = two_that_work(app)

@@ -29,6 +29,7 @@ class FakeThread:
         self.seen_members: list[Mapping[str, MemberSubscription]] = []
         self.commit_problems: list[Exception | None] = []
         self.doubts: list[bool] = []
+        self.waits = 0
         self.user_data: Callable[[], bytes] = lambda: bytes([self.joins % 256])
         self.before_assign: Callable[[], None] = lambda: None
         self.before_revoked: Callable[[], None] = lambda: None
@@ -67,6 +68,9 @@ class FakeThread:
 
     def on_doubt(self, in_doubt: bool) -> None:
         self.doubts.append(in_doubt)
+
+    def on_join_waits(self) -> None:
+        self.waits += 1
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.calls.append(("on_lost", partitions))

@@ -50,6 +50,7 @@ class RecordingListener:
         self.calls = calls
         self.problems = {}
         self.doubts = []
+        self.waits = 0
         self.joins = 0
 
     def _record(self, name, partitions=()):
@@ -79,6 +80,9 @@ class RecordingListener:
 
     def on_doubt(self, in_doubt):
         self.doubts.append(in_doubt)
+
+    def on_join_waits(self):
+        self.waits += 1
 
     def on_lost(self, partitions):
         self._record("on_lost", partitions)

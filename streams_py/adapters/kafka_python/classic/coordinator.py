@@ -293,6 +293,8 @@ class StreamsCoordinator(SubscribedTopics):
                 max_version=_JOIN_VERSION_MAX,
             ),
             timeout_ms=self._rebalance_timeout_ms(),
+            # The response to a request without an id is only an id. The group does not have the member yet.
+            on_wait=self._listener.on_join_waits if self._generation.member_id or self.group_instance_id else None,
         )
         self._process_join_group_response(response, sent_at)
         generation = self._generation

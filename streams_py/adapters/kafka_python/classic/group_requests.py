@@ -41,6 +41,8 @@ _COORDINATOR_PREFIX: Final = "coordinator-"
 _SESSIONS_MAX: Final = 1.5
 _PAUSE_MS_MAX: Final = 1_000
 _DOUBLINGS_MAX: Final = 10
+_WAIT_INTERVAL_S: Final = 2.0
+"""Interval of the calls while JoinGroup waits, in seconds."""
 _MEMBER: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
 """Error codes of heartbeat responses that the broker sends to members only."""
 
@@ -129,10 +131,16 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         """
         return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
 
-    async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
+    async def _send_and_stay(
+        self, request: Any, timeout_ms: int | None = None, on_wait: Callable[[], None] | None = None
+    ) -> Any:
         """Send a request that keeps this member in the group until it is answered.
 
         The same request is sent again whenever it is unanswered for 1.5 session timeouts.
+
+        Args:
+            on_wait: Called on the polling thread once the request is sent, and then every few seconds until it is
+                answered.
         """
 
         async def send() -> Any:
@@ -143,6 +151,8 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
         while True:
             answer = self._manager.call_soon(send)
+            if on_wait is not None:
+                self._manager.call_soon(self._note_wait, answer, on_wait)
             until_s = time.monotonic() + patience_s
             given_up = False
             while not answer.is_done:
@@ -161,6 +171,11 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             # is already assigning.
             if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self.is_closing:
                 raise answer.exception
+
+    async def _note_wait(self, answer: Any, on_wait: Callable[[], None]) -> None:
+        while not (answer.is_done or self.is_closing):
+            await self._inbox.call(on_wait)
+            await self._manager._net.sleep(_WAIT_INTERVAL_S)
 
     async def _check_membership(self, waiting_as: str) -> None:
         """Send a heartbeat over another connection, while a request waits for the group or is not sent yet.

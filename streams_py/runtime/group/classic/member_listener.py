@@ -93,6 +93,8 @@ class MemberListener:
         self._explain = explain
         self.before_join: Callable[[], None] = lambda: None
         """Called before each JoinGroup request."""
+        self.on_join_waits: Callable[[], None] = lambda: None
+        """Called while JoinGroup waits for the group."""
         self._lock = threading.Lock()
         self._received = Results()
 

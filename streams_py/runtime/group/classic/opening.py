@@ -88,6 +88,8 @@ class ClassicProtocol:
         self._lock = threading.Lock()
         self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
         """Called before each JoinGroup request with the thread's number, its member id or "", its generation or -1."""
+        self.on_join_waits: Callable[[], None] = lambda: None
+        """Called while JoinGroup of a thread waits for the group: once it is sent, and then every few seconds."""
 
     def open(
         self, thread: str, index: int, inbox: Inbox[TaskListener], signals: MemberSignals, report: TaskReport
@@ -111,6 +113,7 @@ class ClassicProtocol:
         listener = MemberListener(member, executor, calls, signals, report, log, times, self._explain)
         membership = self._clients.membership(thread, index, listener)
         listener.before_join = lambda: self._note_join(index, membership)
+        listener.on_join_waits = self._note_wait
         self._subscribe(membership)
         with self._lock:
             self._outcomes[index] = executor.outcome
@@ -136,6 +139,9 @@ class ClassicProtocol:
     def _note_join(self, index: int, membership: Membership) -> None:
         forming = membership.forming()
         self.before_join(index, membership.member_id, -1 if forming is None else forming.generation)
+
+    def _note_wait(self) -> None:
+        self.on_join_waits()
 
     def _subscribe(self, membership: Membership) -> None:
         if isinstance(self._subscription, tuple):

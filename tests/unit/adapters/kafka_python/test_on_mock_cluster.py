@@ -48,6 +48,8 @@ class Thread:
 
     def on_doubt(self, in_doubt): ...
 
+    def on_join_waits(self): ...
+
     def on_stuck(self):
         pass
 

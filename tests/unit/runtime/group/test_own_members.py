@@ -105,14 +105,23 @@ def test_removal_is_reported_with_the_process_and_the_members_that_the_group_had
     assert reported == [(4711, ["m-1", "m-2"])]
 
 
-def test_restarted_instance_removes_its_dead_predecessor_once_before_it_joins(folder: LockedFolder) -> None:
+def join(members: OwnMembers, thread: int = 1, member_id: str = "new-1") -> None:
+    """Send JoinGroup, which waits for the group."""
+    members.joining(thread, member_id, -1)
+    members.remove_predecessor()
+
+
+def test_restarted_instance_removes_its_dead_predecessor_once_it_joins(folder: LockedFolder) -> None:
     group = Group("old-1", "old-2", "older", "other")
     leave_record(folder, killed())
     members = own(folder, group)
-    assert group.requests == []  # not before it joins: another rebalance would follow
+    members.remove_predecessor()
     members.joining(1, "", -1)
     members.joining(1, "new-1", -1)
-    members.joining(2, "new-2", -1)
+    assert group.requests == []  # an empty group would wait for its initial rebalance delay
+    members.remove_predecessor()
+    members.remove_predecessor()
+    join(members, 2, "new-2")
     assert group.requests == [("older", "old-1")]
     assert group.members == {"old-2", "other"}  # static members stay
     assert group.open == 0
@@ -146,10 +155,10 @@ def test_members_of_a_closed_instance_are_removed_at_the_next_start(folder: Lock
     first = own(folder, Group())
     first.joining(1, "new-1", -1)
     group = Group("new-1")
-    own(folder, group).joining(1, "", -1)
+    join(own(folder, group), 1, "")
     assert group.requests == []  # the process lives and has not said that it stopped
     first.close()
-    own(folder, group).joining(1, "", -1)
+    join(own(folder, group))
     assert group.members == set()
 
 
@@ -158,7 +167,7 @@ def test_frozen_process_is_never_evicted(folder: LockedFolder) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         process.send_signal(signal.SIGSTOP)
         leave_record(folder, ProcessIdentity.of(process.pid))
-        own(folder, group).joining(1, "new", -1)
+        join(own(folder, group))
         process.kill()
     assert (group.requests, group.members) == ([], {"old-1"})
 
@@ -175,7 +184,7 @@ def test_frozen_process_is_never_evicted(folder: LockedFolder) -> None:
 def test_record_of_something_else_evicts_nothing(folder: LockedFolder, changes: dict[str, object]) -> None:
     group = Group("old-1")
     leave_record(folder, killed(), **changes)
-    own(folder, group).joining(1, "new", -1)
+    join(own(folder, group))
     assert (group.requests, group.members) == ([], {"old-1"})
 
 
@@ -185,7 +194,7 @@ def test_damaged_record_is_ignored_with_a_warning_and_replaced(
     Path(folder.path, RECORD_FILE).write_bytes(b"{")
     Path(folder.path, RECORD_FILE).chmod(0o600)
     group = Group("old-1")
-    own(folder, group).joining(1, "new", -1)
+    join(own(folder, group))
     assert group.requests == []
     assert f"ignoring the record of group members in {folder.path}" in caplog.text
     assert read_record(folder.path) is not None
@@ -196,13 +205,27 @@ def test_removal_that_no_broker_answers_is_repeated_and_stays_on_record(folder: 
     leave_record(folder, killed())
     group.problem = BrokerUnavailableError("away")
     members = own(folder, group)
+    join(members)
+    assert former_ids(folder) == ("older", "old-1")
+    group.problem = None
+    members.remove_predecessor()
+    assert group.members == set()
+    assert former_ids(folder) == ()
+
+
+def test_former_members_that_are_not_removed_stay_on_record_when_the_instance_closes(folder: LockedFolder) -> None:
+    leave_record(folder, killed())
+    members = own(folder, Group("old-1"))
     members.joining(1, "new-1", -1)
+    members.close()
+    members.remove_predecessor()
+    assert former_ids(folder) == ("older", "old-1")
+
+
+def former_ids(folder: LockedFolder) -> tuple[str, ...]:
     found = read_record(folder.path)
     assert found is not None
-    assert found.former == ("older", "old-1")
-    group.problem = None
-    members.joining(1, "new-1", -1)
-    assert group.members == set()
+    return found.former
 
 
 @pytest.mark.parametrize("problem", [StreamsError("no right READ on the group"), RuntimeError("a bug")])
@@ -213,8 +236,8 @@ def test_removal_that_is_refused_does_not_keep_the_instance_from_joining(
     leave_record(folder, killed())
     group.problem = problem
     members = own(folder, group)
-    members.joining(1, "new-1", -1)
-    members.joining(1, "new-1", -1)
+    join(members)
+    members.remove_predecessor()
     assert len(group.requests) == 1
     assert str(problem) in caplog.text
 
@@ -225,7 +248,7 @@ def test_nothing_is_on_record_while_the_cluster_is_unknown(folder: LockedFolder)
 
     group = Group("old-1")
     leave_record(folder, killed())
-    own(folder, group, cluster=away).joining(1, "new-1", -1)
+    join(own(folder, group, cluster=away))
     assert group.requests == []
     found = read_record(folder.path)
     assert found is not None

@@ -24,13 +24,15 @@ class Ghosts:
         self.left = []
         self.nodes = []
         self.failures = 0
+        self.gives_ids = False
+        """Whether a join without an id gets one immediately."""
         self._send, self._joining = member.client._manager.send, None
         member.client._manager.send = self.send
         member.client.cluster.broker_metadata = lambda node_id: object()
         member.coordinator._session._timeout_s = 0.05
 
     def send(self, request, node_id=None, request_timeout_ms=None):
-        if isinstance(request, JoinGroupRequest) and self.waits_for:
+        if isinstance(request, JoinGroupRequest) and self.waits_for and not (self.gives_ids and not request.member_id):
             self._joining = (request, Future())
             return self._joining[1]
         if isinstance(request, OffsetFetchRequest):
@@ -210,3 +212,20 @@ class _SleepsOf:
 
 async def _as_coroutine(function):
     return function()
+
+
+def test_listener_learns_that_the_group_waits_for_a_dead_member_as_soon_as_its_join_is_sent(make):
+    member = make()
+    ghosts = Ghosts(member)
+    ghosts.waits_for, ghosts.gives_ids = {"a-dead-one"}, True
+    member.joins.append((MEMBER_ID_REQUIRED, -1, "c-1"))
+    sent = []
+
+    def on_join_waits():
+        sent.append(ghosts._joining[0].member_id)
+        member.coordinator._former_ids.add("a-dead-one", was_member=True)  # so that the join gets its response
+
+    member.listener.on_join_waits = on_join_waits
+    member.will_join(1, T0, member_id="c-1")
+    assert member.poll() is True
+    assert sent == ["c-1"]

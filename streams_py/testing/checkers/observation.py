@@ -193,6 +193,8 @@ class Outcome:
     """Whether the assignor under test is the user's, and not the simulator's own that may be made to fail."""
     oscillates: bool = False
     """Whether the group keeps rebalancing because its assignor repeats the same placements, as sticky ones may."""
+    oscillated_until: int = 0
+    """Rebalances until a sticky assignor repeated the same placements for the last time; 0 if it never oscillated."""
 
 
 class Checker:

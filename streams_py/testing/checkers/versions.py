@@ -3,6 +3,11 @@
 The leader writes each assignment in the lowest version that a member used, or in its own newest version if that is
 lower. The assignment also names the highest version that all members support. Within two rebalances of the last
 membership change both versions are equal (KIP-268).
+
+Static members may replace themselves with a newer version while the group still uses version 1 or 2. The broker starts
+no rebalance for a static member that returns, and an assignment below version 3 does not make a member rejoin. So the
+group keeps its old assignment, and its version, until the next rebalance. Kafka Streams behaves the same. The simulator
+then requests a rebalance before it checks the version.
 """
 
 from __future__ import annotations

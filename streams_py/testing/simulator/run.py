@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from streams_protocol import MIN_VERSION_OFFSET_SUMS
+from streams_protocol import EARLIEST_PROBEABLE_VERSION, MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
 from streams_py.system.quiet_logs import quiet_logs
 from streams_py.testing.checkers import Checker, Outcome, Placed, Published, Violation, all_checkers
@@ -29,9 +30,11 @@ from streams_py.testing.simulator.world import World
 # "custom" wraps "sticky" unless the user gave a class.
 _MAY_OSCILLATE = frozenset({"legacy_sticky", "sticky", "custom"})
 _OSCILLATION_WINDOW = 24
-"""Number of last assignments that are searched for an oscillation."""
+"""Number of consecutive assignments that are searched for an oscillation."""
 _OSCILLATION_PLACEMENTS_MAX = 8
 """Maximum number of different placements in that window for an oscillation."""
+_OSCILLATION_MOVES_MIN = 12
+"""Minimum number of assignments in that window that move tasks, for an oscillation."""
 _STEPS_MAX = 20_000
 """Maximum number of events in each part of a run; a group that needs more does not stop rebalancing."""
 _CHAOS_REBALANCES_MAX = 150
@@ -59,7 +62,7 @@ class RunResult:
     fingerprint: str = ""
     """Digest of everything that happened."""
     oscillates: bool = False
-    """Whether the assignor oscillated, as a sticky one may."""
+    """Whether the assignor oscillated after the faults had stopped, as a sticky one may."""
     hung: bool = False
     """Whether the user's assignor has still not returned."""
     history: list[str] = field(default_factory=list)
@@ -87,7 +90,7 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         with quiet_logs():
             run.chaos()
             ending = run.quiet()
-        oscillates = ending.oscillates
+        oscillates = ending.oscillates or ending.oscillated_until > 0
     except Exception as error:  # an exception from the code under test is a finding, not an error of the simulator
         where = _where(error)
         crash = Violation("I1", run.now_ms, f"crash: {type(error).__name__}: {error} ({where})")
@@ -148,11 +151,18 @@ class _Run:
     @property
     def oscillates(self) -> bool:
         """Whether a sticky assignor keeps repeating the same placements; see A5."""
+        return self._oscillates_in(self._published[self._quiet_from :][-_OSCILLATION_WINDOW:])
+
+    def _oscillates_in(self, window: Sequence[_Seen]) -> bool:
         if self.world.shape.assignor not in _MAY_OSCILLATE or self.world.shape.assignor_class:
             return False
-        placements = [tuple(sorted(seen.placement.items())) for seen in self._published[self._quiet_from :]]
-        last = placements[-_OSCILLATION_WINDOW:]
-        return len(last) == _OSCILLATION_WINDOW and 1 < len(set(last)) <= _OSCILLATION_PLACEMENTS_MAX
+        placements = [tuple(sorted(seen.placement.items())) for seen in window]
+        moves = sum(before != after for before, after in pairwise(placements))
+        return (
+            len(placements) == _OSCILLATION_WINDOW
+            and len(set(placements)) <= _OSCILLATION_PLACEMENTS_MAX
+            and moves >= _OSCILLATION_MOVES_MIN
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -182,7 +192,7 @@ class _Run:
         timeline, coordinator = self.world.timeline, self.world.coordinator
         while timeline.next_ms is not None and timeline.next_ms <= until_ms:
             if timeline.steps > _STEPS_MAX or coordinator.rebalances > _CHAOS_REBALANCES_MAX:
-                break
+                return  # planned events are left: time must not pass them
             timeline.step()
         timeline.now_ms = max(timeline.now_ms, until_ms)
 
@@ -208,6 +218,8 @@ class _Run:
                 quiet = False
                 break
         self._note_if_running()
+        if quiet and self._upgrade_waits_for_a_rebalance():
+            quiet = self._rebalance_once_more()
         rebalances = world.coordinator.rebalances - before
         ending = self._ending(quiet=quiet, rebalances=rebalances, stays=stays)
         return self._rebalance_without_change(ending) if quiet and not stays and not ending.unassigned else ending
@@ -286,6 +298,23 @@ class _Run:
         }
         return self.world.tasks().keys() - had
 
+    def _upgrade_waits_for_a_rebalance(self) -> bool:
+        """Return whether static members returned with a newer version, and the group cannot notice it; see A8."""
+        last = self._published[-1] if self._published else None
+        return (
+            self.world.shape.static_members
+            and last is not None
+            and 0 < last.version < EARLIEST_PROBEABLE_VERSION
+            and last.version < self._highest_common_version()
+            and last.members != self.world.coordinator.members.keys()
+            and not self._unassigned_tasks()
+        )
+
+    def _highest_common_version(self) -> int:
+        """Return the highest version that all healthy members support."""
+        healthy = (thread for process in self.world.processes for thread in process.healthy_threads)
+        return min(map(_newest, healthy), default=0)
+
     def _rebalance_without_change(self, ending: Outcome) -> Outcome:
         """Run one more rebalance without any change, and record the placements before and after it.
 
@@ -327,11 +356,15 @@ class _Run:
         since = self._published[self._quiet_from :]
         start = self._published[self._quiet_from - 1 : self._quiet_from] if self._quiet_from else []
         chain = start + since
+        oscillations = [
+            n
+            for n in range(len(start) + _OSCILLATION_WINDOW - 1, len(chain))
+            if self._oscillates_in(chain[n + 1 - _OSCILLATION_WINDOW : n + 1])
+        ]
         changes = [n for n in range(1, len(chain)) if chain[n].members != chain[n - 1].members]
         moves = [n for n in range(1, len(chain)) if chain[n].placement != chain[n - 1].placement]
         versions = [n for n in range(1, len(chain)) if chain[n].version != chain[n - 1].version]
         last_change = max(changes, default=0)
-        healthy = [thread for process in world.processes for thread in process.healthy_threads]
         return Outcome(
             at_ms=self.now_ms,
             assignor=world.last.assignor if world.last is not None else world.shape.assignor,
@@ -345,7 +378,7 @@ class _Run:
             catch_up_rounds=self._catch_up_rounds(),
             membership_changes=len(changes),
             final_version=chain[-1].version if chain else None,
-            highest_common_version=min((_newest(thread) for thread in healthy), default=0),
+            highest_common_version=self._highest_common_version(),
             version_after=max(0, max(versions, default=0) - last_change),
             unassigned=tuple(sorted(self._unassigned_tasks())),
             failures=tuple(
@@ -363,6 +396,7 @@ class _Run:
             and world.last is not None
             and world.last.assignor == "custom",
             oscillates=not quiet and self.oscillates,
+            oscillated_until=max(oscillations, default=0),
         )
 
 

@@ -24,6 +24,7 @@ from streams_py.assignment import (
     TaskAssignor,
     TaskType,
 )
+from streams_py.testing.checkers import Checker, Outcome, Published, all_checkers
 from streams_py.testing.simulator import ASSIGNORS, Fault, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
 
@@ -225,6 +226,54 @@ def test_sticky_assignor_that_oscillates_is_recognised_and_no_violation() -> Non
     result = run_schedule(schedule_of(101_039, assignor="legacy_sticky"))
     assert result.oscillates
     assert not result.violations
+
+
+class Recorder(Checker):
+    """Keeps the versions of the published assignments, and the outcome."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[set[int]] = []
+        self.outcome: Outcome | None = None
+
+    def published(self, seen: Published) -> None:
+        self.written.append(set(seen.written.values()))
+
+    def ended(self, seen: Outcome) -> None:
+        self.outcome = seen
+
+
+def test_sticky_assignor_that_stops_oscillating_is_recognised_and_no_violation() -> None:
+    """Java's legacy sticky assignor decides the same in all rebalances of this schedule."""
+    recorder = Recorder()
+    result = run_schedule(schedule_of(3_245), checkers=[*all_checkers(), recorder])
+    assert not result.violations
+    assert result.oscillates
+    outcome = recorder.outcome
+    assert outcome is not None
+    assert outcome.quiet
+    assert outcome.last_move_after > 100
+    assert outcome.last_move_after - outcome.oscillated_until <= 2
+
+
+def test_virtual_time_does_not_go_back_after_a_group_that_rebalanced_too_often() -> None:
+    history = run_schedule(schedule_of(3_245), history=True).history
+    times = [float(line.split()[0]) for line in history]
+    assert times == sorted(times)
+
+
+def test_static_members_that_return_with_a_newer_version_use_it_from_the_next_rebalance_on() -> None:
+    """Neither the broker nor an assignment of version 2 starts a rebalance, so the simulator requests one."""
+    recorder = Recorder()
+    schedule = schedule_of(9_521)
+    assert schedule.shape.static_members
+    result = run_schedule(schedule, checkers=[*all_checkers(), recorder])
+    assert not result.violations
+    assert recorder.written[9:11] == [{2}, {11}]
+    outcome = recorder.outcome
+    assert outcome is not None
+    assert (outcome.final_version, outcome.highest_common_version) == (11, 11)
+    assert outcome.rebalances == 1
 
 
 @pytest.mark.weekly

@@ -291,8 +291,9 @@ class ActiveTask(Task):
         A punctuator that an unavailable broker interrupted is called again. Punctuators wait while the task drains,
         because their records could keep the drain from ending.
         """
-        waits = self._retries.is_paused() or self.calls.are_draining
-        if waits or not self.punctuators or self._phase is not TaskPhase.RUNNING:
+        if not self.punctuators or self._phase is not TaskPhase.RUNNING:
+            return 0
+        if self._retries.is_paused() or self.calls.are_draining:
             return 0
         try:
             fired = self.punctuators.fire()

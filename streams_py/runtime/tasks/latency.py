@@ -20,7 +20,9 @@ class Latency:
         if count:
             self.count += count
             self.total_ms += duration_ms
-            self.max_ms = max(self.max_ms, duration_ms / count)
+            average_ms = duration_ms / count
+            if average_ms > self.max_ms:
+                self.max_ms = average_ms
 
     @property
     def average_ms(self) -> float:

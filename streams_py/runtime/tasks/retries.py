@@ -40,7 +40,7 @@ class Retries:
 
     def note_progress(self) -> None:
         """Note that the task did something. Under exactly-once only a commit proves progress."""
-        if not self._settings.exactly_once:
+        if self._since_ms is not None and not self._settings.exactly_once:
             self.reset()
 
     def note_commit(self, *, took_records: bool, touched: bool) -> None:

@@ -290,7 +290,8 @@ class StreamLoop:
         transport, events, clock, slice_ = self.parts.transport, self.parts.events, self._clock, self._slice
         processed, is_cut = 0, False
         while processed < records_max and not is_cut and transport.is_member():
-            wanted = min(records_max - processed, slice_.size)
+            left = records_max - processed
+            wanted = slice_.size if slice_.size < left else left
             began_ms, taken = clock.monotonic_ms(), 0
             try:
                 began_us = events.processing(task)

@@ -150,17 +150,16 @@ class _Sink:
                 value_bytes = None if value is None else encode_value(value)
             except Exception as error:
                 return not_serializable(topic, encode_key, key, value, timestamp_ms, error)
-            headers = record.headers or None
-            if headers.__class__ is tuple:
-                headers = written_headers(topic, headers)
+            headers: Any = None
+            told = report
+            if record.headers:
+                headers = written_headers(topic, record.headers)
+                if report is not None:
+                    told = partial(report, known=(timestamp_ms, headers))
             if timestamp_ms <= 0 or failures:
                 return produce(value_bytes, key_bytes, timestamp_ms, headers)
             try:
-                if headers and report is not None:
-                    knowing = partial(report, known=(timestamp_ms, headers))
-                    send(topic, value_bytes, key_bytes, -1, knowing, None, timestamp_ms, headers)
-                else:
-                    send(topic, value_bytes, key_bytes, -1, report, None, timestamp_ms, headers)
+                send(topic, value_bytes, key_bytes, -1, told, None, timestamp_ms, headers)
             except Exception:
                 produce(value_bytes, key_bytes, timestamp_ms, headers)
             return None

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+import streams_py
 from streams_protocol.types import TopicPartition
-from streams_py import serdes
+from streams_py import StreamsBuilder, serdes
 from streams_py.errors import ProcessingError, StreamsError
-from streams_py.ports import OffsetAndMetadata
+from streams_py.ports import DirectSend, OffsetAndMetadata
 from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
+from streams_py.testing.memory_clients import MemoryProducer
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.support.runtime.task_kit import Kit, record
@@ -312,3 +318,79 @@ def test_what_the_group_has_committed_is_not_taken() -> None:
     kit.task.add_records(IN, [record(f"v{n}", offset=n) for n in range(2, 5)])
     kit.task.process(10)
     assert [value for _, value, _ in kit.sent("out")] == [b"V3", b"V4"]
+
+
+PACKAGE = Path(streams_py.__file__).parent
+
+
+def calls_of(kit: Kit, count: int, start: int) -> Counter[str]:
+    """Process ``count`` records and punctuate; return how often each function of the package was called.
+
+    Fakes of the test kit do not count.
+    """
+    kit.add(*(record("x", at=1_000, offset=n) for n in range(start, start + count)))
+    called: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and PACKAGE in file.parents and PACKAGE / "testing" not in file.parents:
+            called[frame.f_code.co_qualname] += 1
+
+    sys.setprofile(note)
+    try:
+        taken = kit.task.process(count)
+        kit.task.punctuate()
+    finally:
+        sys.setprofile(None)
+    assert taken == count
+    return called
+
+
+class DirectProducer(MemoryProducer):
+    """Has a send function of its own, as the client library has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sends: list[tuple[Any, ...]] = []
+
+    def direct(self, topic: str, partition: int = -1) -> DirectSend:
+        return DirectSend(lambda *sent: self.sends.append(sent), self.report, [])
+
+    def report(self, error: object, message: object, known: object = None) -> None: ...
+
+
+def test_sink_tells_the_report_about_headers_only_when_a_record_has_some() -> None:
+    producer = DirectProducer()
+    kit = Kit(pipe(), producer=producer)
+    headers = [("h", b"1")]
+    kit.add(record("x", at=5), record("y", at=6, offset=1, headers=headers))
+    assert kit.task.process(2) == 2
+    plain, headed = producer.sends
+    assert plain == ("out", b"X", b"k", -1, producer.report, None, 5, None)
+    report = headed[4]
+    assert headed == ("out", b"Y", b"k", -1, report, None, 6, headers)
+    assert (report.func, report.keywords) == (producer.report, {"known": (6, headers)})
+
+
+def test_a_batch_and_a_record_cost_only_the_calls_listed_here() -> None:
+    """Small batches pay for each call. Add a call to this list only if every batch or record needs it."""
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("in").map_values(str.upper).to("out")
+    kit = Kit(builder.build(), producer=DirectProducer())
+    calls_of(kit, 1, 0)  # takes the sample of end-to-end latency
+    few, many = calls_of(kit, 10, 1), calls_of(kit, 110, 11)
+    per_record = ("MapValues.bind.<locals>.process", "_Sink._plain_writer.<locals>.sink")
+    assert many - few == dict.fromkeys(per_record, 100)
+    assert few - Counter(dict.fromkeys(per_record, 10)) == {
+        "ActiveTask.process": 1,
+        "Retries.is_paused": 1,
+        "RecordLoop.run": 1,
+        "RecordLoop._run_one": 1,
+        "headers_of_all": 1,
+        "RecordQueue.drop": 1,
+        "RecordLoop._note_taken": 1,
+        "Retries.note_progress": 1,
+        "ActiveTask.punctuate": 1,
+        "Punctuators.__len__": 1,
+        "PunctuationQueue.__len__": 2,
+    }

@@ -109,9 +109,9 @@ class _Walk:
             return _skip_nothing if size == 0 else lambda data: data.skip(size)
         if kind in ("int", "long", "enum"):
             skip: _Skip = _skip_number
-        elif kind == "bytes" and _is_decimal(schema):
+        elif kind == "bytes" and is_decimal(schema):
             self.has_decimals = True
-            return _decimal(_decimal_bytes_max(schema))
+            return _decimal(decimal_bytes_max(schema))
         elif kind in ("string", "bytes"):
             return _skip_bytes
         elif kind == "array":
@@ -126,7 +126,7 @@ class _Walk:
         elif kind == "fixed":
             count = int(schema["size"])
             skip = _skip_nothing if count == 0 else lambda data: data.skip(count)
-            if count > DECIMAL_BYTES_MAX and _is_decimal(schema):
+            if count > DECIMAL_BYTES_MAX and is_decimal(schema):
                 self.has_decimals = True
                 skip = _refuse_decimal
         elif kind in ("record", "error"):
@@ -237,11 +237,13 @@ def _entry(value: _Skip) -> _Skip:
     return skip
 
 
-def _is_decimal(schema: Any) -> bool:
+def is_decimal(schema: Any) -> bool:
+    """Whether a type is a decimal."""
     return isinstance(schema, Mapping) and schema.get("logicalType") == "decimal"
 
 
-def _decimal_bytes_max(schema: Mapping[str, Any]) -> int:
+def decimal_bytes_max(schema: Mapping[str, Any]) -> int:
+    """Return the maximum size of a decimal of type bytes."""
     precision = schema.get("precision")
     if not isinstance(precision, int):  # the decoder refuses such a schema
         return DECIMAL_BYTES_MAX

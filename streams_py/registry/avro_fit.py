@@ -7,12 +7,15 @@ to booleans. The check is compiled once per schema. Its errors name the field an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
 from typing import Any, Final
 
+from streams_py.registry.avro_bounds import DECIMAL_BYTES_MAX, decimal_bytes_max, is_decimal
 from streams_py.serdes.round_trips import UnfitError
 
 _Fit = Callable[[Any], None]
 _HINT: Final = "-type"  # the key with which a dict names its branch of a union
+_EXACT_CONTEXT: Final = Context(prec=4 * DECIMAL_BYTES_MAX)
 _EXACT: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "boolean": (bool,),
     "string": (str,),
@@ -47,6 +50,8 @@ class _Compiler:
         kind = schema["type"] if isinstance(schema, Mapping) else schema
         if isinstance(kind, Mapping | list):
             return self.of(kind, where)
+        if is_decimal(schema):
+            return self._decimal(schema, where)
         if isinstance(schema, Mapping) and "logicalType" in schema:
             return None  # the encoder converts other types
         if kind == "int":
@@ -85,11 +90,40 @@ class _Compiler:
                 fields.append((field["name"], fits))
         return check
 
+    def _decimal(self, schema: Mapping[str, Any], where: str) -> _Fit | None:
+        if schema["type"] == "bytes":
+            return _decimal_within(decimal_bytes_max(schema), schema.get("scale", 0), where)
+        size = schema["size"]
+        if size <= DECIMAL_BYTES_MAX:
+            return None
+
+        def refuse(value: Any) -> None:
+            if value is not None:
+                raise UnfitError(_too_long(where, size, DECIMAL_BYTES_MAX))
+
+        self._named[schema["name"]] = refuse
+        return refuse
+
     def _union(self, branches: list[Any], where: str) -> _Fit | None:
         fits = [(branch, self.of(branch, where)) for branch in branches if branch != "null"]
         if len(fits) == 1:
             (_, only) = fits[0]
             return None if only is None else lambda value: None if value is None else only(value)
+        decimals = [check for branch, check in fits if is_decimal(branch) and check is not None]
+        others = any(_holds_bytes(branch) and not is_decimal(branch) for branch, _ in fits)
+        of_dict = self._record_of_union(branches, fits)
+        if not decimals:
+            return of_dict
+
+        def check(value: Any) -> None:
+            if isinstance(value, Decimal) or (isinstance(value, bytes) and not others):
+                _any_of(decimals, value)
+            elif of_dict is not None:
+                of_dict(value)
+
+        return check
+
+    def _record_of_union(self, branches: list[Any], fits: list[tuple[Any, _Fit | None]]) -> _Fit | None:
         # With several branches, the encoder chooses one. A dict must fit one of the records.
         records = [self._named[name] for branch, _ in fits if (name := _name_of(branch)) in self._fields]
         has_map = any(isinstance(branch, Mapping) and branch.get("type") == "map" for branch in branches)
@@ -100,6 +134,10 @@ class _Compiler:
 
 def _name_of(branch: Any) -> str:
     return str(branch["name"] if isinstance(branch, Mapping) and "name" in branch else branch)
+
+
+def _holds_bytes(branch: Any) -> bool:
+    return (branch["type"] if isinstance(branch, Mapping) else branch) in ("bytes", "fixed")
 
 
 def _any_of(checks: list[Any], value: Any) -> None:
@@ -121,6 +159,35 @@ def _int(where: str) -> _Fit:
             raise UnfitError(f"it does not fit the schema: {where} exceeds the 32 bits of an int; declare a long")
 
     return check
+
+
+def _decimal_within(bytes_max: int, scale: int, where: str) -> _Fit:
+    def check(value: Any) -> None:
+        size = len(value) if isinstance(value, bytes | bytearray) else _encoded_bytes(value, scale)
+        if size > bytes_max:
+            raise UnfitError(_too_long(where, size, bytes_max))
+
+    return check
+
+
+def _encoded_bytes(value: Any, scale: int) -> int:
+    """Return the size of a decimal in bytes. 0 for other values, and for decimals that the encoder refuses."""
+    if not isinstance(value, Decimal):
+        return 0
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent + scale < 0:
+        return 0
+    count = len(digits) + exponent + scale
+    if count > 3 * DECIMAL_BYTES_MAX:  # computing the number could take long
+        return count * 5 // 12
+    return (int(value.scaleb(scale, _EXACT_CONTEXT)).bit_length() + 8) // 8
+
+
+def _too_long(where: str, size: int, bytes_max: int) -> str:
+    return (
+        f"it does not fit the schema: {where} is a decimal of {size:,} bytes, and the deserializer accepts at most "
+        f"{bytes_max}; use a smaller number or, below {DECIMAL_BYTES_MAX} bytes, a higher precision"
+    )
 
 
 def _exact(kinds: tuple[type[Any], ...], kind: str, where: str) -> _Fit:

@@ -50,11 +50,15 @@ class _CheckedSchemas:
 
     def _get_parsed_schema(self, schema: Any) -> Any:
         parse: Any = super()._get_parsed_schema  # type: ignore[misc]  # of confluent-kafka's class
-        if _is_own(self, schema) or self._parsed_schemas.get_parsed_schema(schema) is not None:
+        if _is_own(self, schema):
             return parse(schema)
+        known = self._parsed_schemas.get_parsed_schema(schema)
+        if known is not None:  # parsing again would not check: the cache may have removed the schema meanwhile
+            return known
         try:
-            _check_references(schema, self._registry)
-            return parse(schema)
+            with self._registry._cache.keep_references():  # the parser must use the schemas that were checked
+                _check_references(schema, self._registry)
+                return parse(schema)
         except Exception as error:
             raise _unusable(error, self._registry) from None
 

@@ -12,9 +12,11 @@ from typing import Any
 from confluent_kafka.schema_registry import dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.common.schema_registry_client import RuleMode, RulePhase
+from confluent_kafka.schema_registry.common.serde import ParsedSchemaCache
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 
 from streams_py.registry.avro_bounds import bounds_of
+from streams_py.registry.caches import SchemaCache
 from streams_py.serdes.round_trips import UnfitError
 
 _Check = Callable[[bytes], None]
@@ -29,15 +31,17 @@ class BoundedAvroDeserializer(AvroDeserializer):
 
     def __init__(self, client: Any, schema: str, from_dict: Any, settings: dict[str, Any]) -> None:
         self._framed = threading.local()  # interactive queries read stores on other threads
-        self._bounds: dict[Any, tuple[Any, _Check | None]] = {}
+        self._bounds = SchemaCache(lambda schema, _: len(schema.schema_str or ""))
         given = settings.get(_ID_SETTING, dual_schema_id_deserializer)
 
         def remember(data: bytes, context: Any, schema_id: Any) -> Any:
             self._framed.context = context
+            self._framed.parsed = []
             self._framed.payload = payload = given(data, context, schema_id)
             return payload
 
         super().__init__(client, schema, from_dict, conf={**settings, _ID_SETTING: remember})
+        self._parsed_schemas = _PinnedSchemas(self._framed)
 
     def _get_writer_schema(self, schema_id: Any, subject: Any = None, *args: Any, **kwargs: Any) -> Any:
         schema = super()._get_writer_schema(schema_id, subject, *args, **kwargs)
@@ -77,6 +81,35 @@ class BoundedAvroDeserializer(AvroDeserializer):
             raise UnfitError(str(error)) from None
 
 
+class _PinnedSchemas(ParsedSchemaCache):
+    """A cache of parsed schemas that returns the same parsed schema during one record of a thread.
+
+    A record must be decoded with the schema that it was checked with. The cache may remove the schema meanwhile, or
+    another thread may parse it again, with other references.
+    """
+
+    def __init__(self, framed: threading.local) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._framed = framed
+
+    def get_parsed_schema(self, schema: Any) -> Any:
+        used: list[tuple[Any, Any]] = getattr(self._framed, "parsed", [])
+        for known, parsed in used:
+            if schema is known:
+                return parsed
+        for known, parsed in used:
+            if schema == known:
+                return parsed
+        found: Any = super().get_parsed_schema(schema)
+        if found is not None:
+            used.append((schema, found))
+        return found
+
+    def set(self, schema: Any, parsed_schema: Any) -> None:
+        super().set(schema, parsed_schema)
+        getattr(self._framed, "parsed", []).append((schema, parsed_schema))
+
+
 def _is_plain_bytes(parsed: Any) -> bool:
     """Whether a record is not in Avro's encoding, but consists of the bytes alone."""
     return parsed == "bytes" or (isinstance(parsed, dict) and parsed.get("type") == "bytes")
@@ -88,7 +121,7 @@ class ExactProtobufDeserializer(ProtobufDeserializer):
     def __init__(self, message: Any, settings: dict[str, Any], client: Any) -> None:
         super().__init__(message, settings, client)
         self._expected = message.DESCRIPTOR.full_name
-        self._written: dict[Any, tuple[Any, str]] = {}
+        self._written = SchemaCache(lambda key, _: len(key[0].schema_str or ""))
 
     def _get_writer_schema(self, schema_id: Any, *args: Any, **kwargs: Any) -> Any:
         schema = super()._get_writer_schema(schema_id, *args, **kwargs)

@@ -181,10 +181,14 @@ class _RegistrySerde(Serde[T], Generic[T]):
 
         # confluent-kafka's default first requests "associations" from the registry. Java's current serializers do not.
         naming = {} if _names_subjects(settings) else {"subject.name.strategy": topic_subject_name_strategy}
+        from streams_py.registry.caches import bound_caches
+
         try:
-            return make(self._client, {**naming, **settings})
+            made = make(self._client, {**naming, **settings})
         except (ValueError, TypeError) as error:
             raise ConfigError(f"{self.name}: {error}") from None
+        bound_caches(made)
+        return made
 
 
 def _names_subjects(settings: Mapping[str, Any]) -> bool:
@@ -245,6 +249,9 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
         client: Any = SchemaRegistryClient(used)
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the schema registry at {settings['url']}: {hide(str(error))}") from None
+    from streams_py.registry.caches import BoundedClientCache
+
+    client._cache = BoundedClientCache()
     inner = client._rest_client
     timeout_s = used["timeout"] if isinstance(used["timeout"], int | float) else ours["timeout"]
     _bound(inner.session, timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +24,7 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from streams_py.errors import RegistryUnavailableError
 from streams_py.registry import SchemaRegistry
 from streams_py.registry.avro_bounds import DECIMAL_BYTES_EXTRA, DECIMAL_BYTES_MAX, DEPTH_MAX, bounds_of
+from streams_py.registry.caches import BoundedClientCache
 from streams_py.registry.checked_schemas import checked
 from streams_py.registry.deserializers import BoundedAvroDeserializer
 from tests.support.registry.stub import RegistryStub, running
@@ -277,8 +279,40 @@ def test_another_reference_of_the_same_schema_is_checked() -> None:
             serde(framed + MANY + b"\x00\x02a", context)
 
 
+@pytest.mark.parametrize("has_rules", [False, True])
+def test_data_is_decoded_with_the_schema_that_it_was_checked_with(
+    monkeypatch: pytest.MonkeyPatch, has_rules: bool
+) -> None:
+    """The cache removes the schema between the check and the decoder, and the registry then answers otherwise."""
+    outer = json.dumps({"type": "record", "name": "R", "fields": [{"name": "o", "type": "O"}]})
+    good = {"type": "record", "name": "O", "fields": [{"name": "a", "type": "bytes"}]}
+    bad = {"type": "record", "name": "O", "fields": [{"name": "a", "type": array("null")}]}
+    with running(RegistryStub()) as stub:
+        refers = stub.add({"schemaType": "AVRO", "schema": json.dumps(good)}, "o")
+        reference = {"name": "O", "subject": "o", "version": 1}
+        schema = {"schemaType": "AVRO", "schema": outer, "references": [reference]}
+        number = stub.add(schema | ({"ruleSet": rules_of()} if has_rules else {}), "t-value")
+        serde = confluent_deserializer(stub)
+        get: Callable[..., Any] = serde._get_parsed_schema
+        lookups = []
+
+        def get_and_forget(schema: Any) -> Any:
+            found = get(schema)
+            lookups.append(found)
+            stub.schemas[refers] = {"schemaType": "AVRO", "schema": json.dumps(bad)}
+            serde._registry.clear_caches()
+            serde._parsed_schemas.clear()
+            return found
+
+        monkeypatch.setattr(serde, "_get_parsed_schema", get_and_forget)
+        context = SerializationContext("t", MessageField.VALUE)
+        assert serde(b"\x00" + number.to_bytes(4, "big") + b"\x02a", context) == {"o": {"a": b"a"}}
+    assert len(lookups) > 1
+
+
 def confluent_deserializer(stub: RegistryStub) -> Any:
-    client = SchemaRegistryClient({"url": stub.url})
+    client: Any = SchemaRegistryClient({"url": stub.url})
+    client._cache = BoundedClientCache()
     return checked(BoundedAvroDeserializer)(client, None, None, {})
 
 

@@ -18,6 +18,7 @@ from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.operators.stateless import Filter, MapValues
+from streams_py.topology.physical.assembly import Node
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import Program, all_programs
 from tests.conformance.programs.registry import descriptions
@@ -143,6 +144,20 @@ def _of_two_programs() -> Iterator[Pair]:
 # -- parts of programs ---------------------------------------------------------------------------------------
 
 
+def _nodes(topology: Topology) -> dict[str, Node]:
+    """Return the nodes of a topology, which may be changed. No public call changes a topology after it was built."""
+    return topology._assembly._nodes  # see above
+
+
+def _stores(topology: Topology) -> dict[str, StoreBuilder]:
+    return topology._assembly._stores  # see _nodes
+
+
+def _repartitions(topology: Topology) -> dict[str, int | None]:
+    """Return the repartition topics with their numbers of partitions."""
+    return topology._assembly._repartitions  # see _nodes
+
+
 def _changed(program: Program, change: Callable[[Topology], None]) -> Topology:
     topology = _made(program)
     change(topology)
@@ -154,7 +169,7 @@ def _of_nodes(program: Program) -> Iterator[Pair]:
     old = _made(program)
 
     def other_code(topology: Topology) -> None:
-        nodes = topology._assembly._nodes
+        nodes = _nodes(topology)
         for name, node in nodes.items():
             if isinstance(node, ProcessorNode) and isinstance(node.operator, Filter):
                 nodes[name] = replace(node, operator=Filter(lambda key, value: key is not None or value == 7))
@@ -162,7 +177,7 @@ def _of_nodes(program: Program) -> Iterator[Pair]:
                 nodes[name] = replace(node, operator=MapValues(lambda value: [value, "other code"]))
 
     def other_targets(topology: Topology) -> None:
-        nodes = topology._assembly._nodes
+        nodes = _nodes(topology)
         for name, node in nodes.items():
             if isinstance(node, SinkNode) and node.topic is not None and not node.is_internal:
                 nodes[name] = replace(node, topic=f"{node.topic}-v2")
@@ -206,45 +221,45 @@ def _of_stores(program: Program) -> Iterator[Pair]:
             new = _made(program)
             changed = change(new.stores[name])
             if changed is not None and changed != new.stores[name]:
-                new._assembly._stores[name] = changed
+                _stores(new)[name] = changed
                 yield Pair(f"{program.id} {name}: {what}", old, new, safe)
         yield Pair(f"{program.id} {name}: renamed", old, _changed(program, partial(_rename, name)), False, names=True)
 
 
 def _rename(name: str, topology: Topology) -> None:
-    assembly = topology._assembly
-    other = f"{name}-v2"
-    for stores in (assembly._stores, assembly._processors_of_store):
+    other, all_stores, nodes = f"{name}-v2", _stores(topology), _nodes(topology)
+    for stores in (all_stores, topology._assembly._processors_of_store):  # see _nodes
         items = [(other if key == name else key, value) for key, value in stores.items()]
         stores.clear()
         stores.update(items)  # type: ignore[arg-type]
-    assembly._stores[other] = replace(assembly._stores[other], name=other)
+    all_stores[other] = replace(all_stores[other], name=other)
     for node in topology.nodes:
         if isinstance(node, ProcessorNode) and name in node.stores:
             stores_of = tuple(other if store == name else store for store in node.stores)
-            assembly._nodes[node.name] = replace(node, stores=stores_of)
+            nodes[node.name] = replace(node, stores=stores_of)
 
 
 def _of_repartitions(program: Program) -> Iterator[Pair]:
     old = _made(program)
-    for topic in sorted(old._assembly.repartition_topics):
+    for topic in sorted(_repartitions(old)):
 
         def other_count(topology: Topology, topic: str = topic) -> None:
-            topology._assembly._repartitions[topic] = (topology._assembly._repartitions[topic] or 0) + 3
+            counts = _repartitions(topology)
+            counts[topic] = (counts[topic] or 0) + 3
 
         def other_name(topology: Topology, topic: str = topic) -> None:
-            assembly = topology._assembly
-            assembly._repartitions[f"v2-{topic}"] = assembly._repartitions.pop(topic)
+            counts, nodes = _repartitions(topology), _nodes(topology)
+            counts[f"v2-{topic}"] = counts.pop(topic)
             for node in topology.nodes:
                 if isinstance(node, SourceNode) and topic in node.topics:
-                    assembly._nodes[node.name] = replace(node, topics=(f"v2-{topic}",))
+                    nodes[node.name] = replace(node, topics=(f"v2-{topic}",))
                 if isinstance(node, SinkNode) and node.topic == topic:
-                    assembly._nodes[node.name] = replace(node, topic=f"v2-{topic}")
+                    nodes[node.name] = replace(node, topic=f"v2-{topic}")
 
         def other_serde(topology: Topology, topic: str = topic) -> None:
             for node in topology.nodes:
                 if isinstance(node, SourceNode) and topic in node.topics:
-                    topology._assembly._nodes[node.name] = replace(node, value_serde=FLOAT64)
+                    _nodes(topology)[node.name] = replace(node, value_serde=FLOAT64)
 
         yield Pair(f"{program.id} {topic}: partitions", old, _changed(program, other_count), False)
         yield Pair(f"{program.id} {topic}: renamed", old, _changed(program, other_name), False, names=True)

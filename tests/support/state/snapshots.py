@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,17 @@ class Machine:
         self.bounds = {CHANGELOG: ChangelogNow(0, end)}
         self.hour = 0.0
         """What the clock says."""
+        self.now_ms: Callable[[], int] = lambda: round(self.hour * HOUR_MS)
+        self.offsets: Callable[[object], Mapping[TopicPartition, ChangelogNow]] = lambda _: self.bounds
+        self.storage, self.root = open_storage(self.place.as_uri())
         self.snapshots = Snapshots(
-            open_storage(self.place.as_uri()),
+            (self.storage, self.root),
             "app",
             lambda: cluster,
-            lambda _: self.bounds,
+            lambda changelogs: self.offsets(changelogs),  # noqa: PLW0108  # tests replace it
             interval_s=0,
             transactional=transactional,
-            now_ms=lambda: round(self.hour * HOUR_MS),
+            now_ms=lambda: self.now_ms(),  # noqa: PLW0108
         )
         self.directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
         self.directory.open()
@@ -59,6 +63,11 @@ class Machine:
         self.state = TaskState(
             TASK, [builder], StoreSurroundings(self.directory, "thread", snapshots=self.snapshots), application_id="app"
         )
+
+    def use(self, storage: Any) -> None:
+        """Use another file system from now on, for example one that hangs."""
+        self.snapshots._storage = (storage, self.root)  # in real life, the same one begins to hang
+        self.storage = storage
 
     def at(self, hour: float) -> Machine:
         self.hour = hour

@@ -6,11 +6,13 @@ then ends the thread of the broker that has the records, and never gives these r
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -92,8 +94,9 @@ def failure_of(producer: ConfluentProducer, topic: str) -> ProductionError:
 
 def queue_of(producer: ConfluentProducer) -> tuple[int, int]:
     """Records and kB."""
-    assert producer._queue is not None
-    now: Any = {**producer._settings, **producer._queue.settings}
+    queue = producer._queue  # librdkafka does not show the settings of a client
+    assert queue is not None
+    now: Any = {**producer._settings, **queue.settings}  # see above
     return now["queue.buffering.max.messages"], now["queue.buffering.max.kbytes"]
 
 
@@ -121,6 +124,15 @@ class TalkativeClient:
     def purge(self) -> None: ...
 
 
+@contextlib.contextmanager
+def talking(producer: ConfluentProducer, records: int) -> Iterator[None]:
+    """Let a producer use a talkative client. A real one meets events when the network decides."""
+    client: Any = TalkativeClient(records)
+    used, producer._clients = producer._clients, {None: client}  # see above
+    yield
+    producer._clients = used  # see above
+
+
 def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_well() -> None:
     producer = clients_of().producer("thread-1")
     try:
@@ -130,12 +142,9 @@ def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_we
             producer.reset()
             queues.append(queue_of(producer))
         assert queues == [(100_000, 65_536), (50_000, 32_768), (25_000, 16_384)]
-        used = producer._clients
         for _ in range(3):
-            client: Any = TalkativeClient(records=1)
-            producer._clients = {None: client}
-            assert producer.flush(60_000) == 0
-        producer._clients = used
+            with talking(producer, records=1):
+                assert producer.flush(60_000) == 0
         producer.reset()
         assert queue_of(producer) == (100_000, 65_536)
     finally:
@@ -153,12 +162,12 @@ def test_handler_is_asked_when_nobody_else_has_the_task_or_the_time_is_the_users
         assert producer.overdue(0) == 0
     finally:
         producer.close()
-    assert clients_of().global_producer("global")._queue is None
+    assert clients_of().global_producer("global")._queue is None  # its queue is never made shorter
 
 
 def wait_for_events(producer: ConfluentProducer) -> None:
     """Wait until librdkafka's queue holds events. No record is queued."""
-    until(lambda: len(producer._client(None)) > 0, "librdkafka to report the lost connection")
+    until(lambda: len(producer._client(None)) > 0, "librdkafka to report the lost connection")  # its own queue
 
 
 def test_records_are_overdue_that_wait_while_others_may_have_their_task() -> None:
@@ -176,11 +185,9 @@ def test_records_are_overdue_that_wait_while_others_may_have_their_task() -> Non
 def test_errors_and_log_lines_of_the_library_are_not_counted_as_records(
     producer: ConfluentProducer, records: int
 ) -> None:
-    client: Any = TalkativeClient(records)
-    used, producer._clients = producer._clients, {None: client}
-    assert producer.flush(0) == records
-    assert producer.overdue(0) == records
-    producer._clients = used
+    with talking(producer, records):
+        assert producer.flush(0) == records
+        assert producer.overdue(0) == records
 
 
 def test_client_that_always_has_events_is_not_counted_forever() -> None:

@@ -83,6 +83,10 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ConfluentTransactionalProducer(settings, epoch_sender=lambda: pytest.fail("no other client may write"))
 
 
+def client_of(producer: Any) -> Any:
+    return producer._client(None)  # the fake that answers in place of librdkafka
+
+
 def error(code: int, *, fatal: bool = False, retriable: bool = False, abort: bool = False) -> KafkaException:
     return KafkaException(KafkaError(code, "reason", fatal, retriable, abort))
 
@@ -103,7 +107,7 @@ def test_binding_that_gives_no_access_refuses_exactly_once(
 ) -> None:
     def forget() -> None:
         check_access.cache_clear()
-        transaction_offsets._library.cache_clear()
+        transaction_offsets._library.cache_clear()  # it is loaded once in a process
 
     monkeypatch.setattr(transaction_offsets, place, odd)
     forget()
@@ -115,7 +119,7 @@ def test_binding_that_gives_no_access_refuses_exactly_once(
 
 
 def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(producer: Any) -> None:
-    client = producer._client(None)
+    client = client_of(producer)
     producer.produce("out", b"1", b"k")
     producer.produce("out", b"2", b"k")
     assert producer.in_transaction
@@ -150,7 +154,7 @@ def test_client_that_cannot_go_on_is_replaced_however_the_binding_says_it(
     producer: Any, step: str, failure: Exception
 ) -> None:
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors[step] = [failure]
+    client_of(producer).errors[step] = [failure]
     with pytest.raises(TaskMigratedError) as raised:
         getattr(producer, step)(1_000)
     assert raised.value.__cause__ is failure
@@ -175,7 +179,7 @@ def test_error_of_a_commit_says_what_has_to_be_done(
     producer: Any, step: str, failure: Exception, outcome: type[StreamsError] | None
 ) -> None:
     producer.produce("out", b"1", b"k")
-    client = producer._client(None)
+    client = client_of(producer)
     client.errors[step] = [failure]
     offsets = {TopicPartition("in", 0): OffsetAndMetadata(1)}
     if outcome is None:  # once more is what librdkafka wants
@@ -193,12 +197,12 @@ def test_error_of_a_commit_says_what_has_to_be_done(
 
 def test_offsets_that_failed_are_not_blamed_for_a_topic_that_may_not_be_written_later(producer: Any) -> None:
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors["offsets"] = [error(KafkaError._TIMED_OUT, abort=True)]
+    client_of(producer).errors["offsets"] = [error(KafkaError._TIMED_OUT, abort=True)]
     with pytest.raises(TaskCorruptedError):
         producer.commit_transaction({TopicPartition("in", 0): OffsetAndMetadata(1)}, MEMBER, 5_000)
     producer.reset()
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors["commit"] = [error(KafkaError.TOPIC_AUTHORIZATION_FAILED, abort=True)]
+    client_of(producer).errors["commit"] = [error(KafkaError.TOPIC_AUTHORIZATION_FAILED, abort=True)]
     with pytest.raises(StreamsError) as raised:
         producer.commit_transaction({}, MEMBER, 5_000)
     assert "READ" not in str(raised.value)
@@ -206,7 +210,7 @@ def test_offsets_that_failed_are_not_blamed_for_a_topic_that_may_not_be_written_
 
 def test_outcome_that_stays_unknown_takes_the_tasks_back(producer: Any) -> None:
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors["commit"] = [error(KafkaError._TIMED_OUT, retriable=True)] * 1000
+    client_of(producer).errors["commit"] = [error(KafkaError._TIMED_OUT, retriable=True)] * 1000
     with pytest.raises(TaskCorruptedError) as raised:
         producer.commit_transaction({}, MEMBER, 50)
     assert raised.value.tasks == {}
@@ -219,7 +223,7 @@ def test_record_that_a_broken_transaction_does_not_take_is_no_matter_for_handler
     producer: Any, code: int, outcome: type[StreamsError]
 ) -> None:
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors["produce"] = [error(code)]
+    client_of(producer).errors["produce"] = [error(code)]
     with pytest.raises(outcome):
         producer.produce("out", b"2", b"k")
 
@@ -227,13 +231,13 @@ def test_record_that_a_broken_transaction_does_not_take_is_no_matter_for_handler
 @pytest.mark.parametrize("call", ["poll", "flush"])
 def test_fatal_error_that_a_call_of_the_library_raises_means_a_new_producer(producer: Any, call: str) -> None:
     producer.produce("out", b"1", b"k")
-    producer._client(None).errors[call] = [error(KafkaError._FENCED, fatal=True)]
+    client_of(producer).errors[call] = [error(KafkaError._FENCED, fatal=True)]
     with pytest.raises(TaskMigratedError):
         getattr(producer, call)(100)
 
 
 def test_broker_that_is_away_is_asked_again_for_transactions(producer: Any) -> None:
-    producer._client(None).errors["init"] = [error(KafkaError._TIMED_OUT, retriable=True)]
+    client_of(producer).errors["init"] = [error(KafkaError._TIMED_OUT, retriable=True)]
     with pytest.raises(BrokerUnavailableError, match="nowhere:1"):
         producer.initialize(10)
     assert not producer.is_ready
@@ -242,7 +246,7 @@ def test_broker_that_is_away_is_asked_again_for_transactions(producer: Any) -> N
 
 
 def test_transaction_timeout_above_the_brokers_is_said(producer: Any) -> None:
-    producer._client(None).errors["init"] = [error(KafkaError.INVALID_TRANSACTION_TIMEOUT)]
+    client_of(producer).errors["init"] = [error(KafkaError.INVALID_TRANSACTION_TIMEOUT)]
     with pytest.raises(
         StreamsError, match=r"producer\.transaction\.timeout\.ms = 30000 .* transaction\.max\.timeout\.ms"
     ):
@@ -255,14 +259,15 @@ def test_timestamp_0_is_refused_in_a_transaction(producer: Any) -> None:
 
 
 def test_topic_with_a_small_limit_makes_all_batches_small(producer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A broker would be asked for it.
     monkeypatch.setattr(producer, "_batch_bytes_max", lambda topic: 5_000 if topic == "small" else None)
     with pytest.raises(TaskCorruptedError, match="small accepts batches of at most 5000 bytes"):
         producer.direct("small")
     producer.reset()
     producer.produce("small", b"1", b"k")
     producer.produce("other", b"1", b"k")
-    assert list(producer._clients) == [None]
-    assert producer._client(None).settings["batch.size"] == 5_000
+    assert list(producer._clients) == [None]  # one client for all batch sizes
+    assert client_of(producer).settings["batch.size"] == 5_000
 
 
 def test_transactional_id_of_ones_own_has_no_effect() -> None:
@@ -305,7 +310,7 @@ def test_client_is_dropped_at_once_when_the_coordinator_is_lost_after_a_commit(
     producer.poll()
     if doing != "idle":
         producer.produce("out", b"2", None)
-    first = producer._client(None)
+    first = client_of(producer)
     if doing == "flushing":
         monkeypatch.setattr(first, "flush", lambda timeout_s: lose_coordinator(producer) or 1)
         producer.flush(60_000)
@@ -319,7 +324,7 @@ def test_client_is_dropped_at_once_when_the_coordinator_is_lost_after_a_commit(
     producer.reset()
     producer.produce("out", b"2", None)
     commit(producer)
-    assert producer._client(None).calls[:2] == [("init",), ("begin",)]
+    assert client_of(producer).calls[:2] == [("init",), ("begin",)]
     producer.check()
 
 
@@ -328,7 +333,7 @@ def test_no_transaction_begins_after_the_coordinator_was_lost_while_nobody_polle
     """User code was busy meanwhile: a record could be acknowledged before the next poll, and would count as written."""
     producer.produce("out", b"1", None)
     commit(producer)
-    first = producer._client(None)
+    first = client_of(producer)
     calls = len(first.calls)
     lose_coordinator(producer)
     with pytest.raises(TaskCorruptedError, match="the transaction coordinator was lost"):
@@ -340,7 +345,7 @@ def test_coordinator_that_is_lost_while_it_commits_is_asked_by_a_new_client(
     producer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer.produce("out", b"1", None)
-    monkeypatch.setattr(producer._client(None), "commit_transaction", lambda timeout_s: lose_coordinator(producer))
+    monkeypatch.setattr(client_of(producer), "commit_transaction", lambda timeout_s: lose_coordinator(producer))
     commit(producer)
     producer.poll()
     with pytest.raises(TaskCorruptedError):

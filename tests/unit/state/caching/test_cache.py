@@ -53,18 +53,23 @@ def test_dirty_entry_that_is_evicted_is_flushed_before_those_that_were_written_e
     assert [change[0] for change in forwarded] == ["b", "a", "c", "d"]
 
 
+def cached_keys(kit: Kit) -> set[Any]:
+    """Return the keys that are in the cache. A read would show those below it too, and count as a use."""
+    assert isinstance(kit.store, CachedTimestampedStore)
+    return set(kit.store._entries)  # see above
+
+
 def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=210)
-    assert isinstance(kit.store, CachedTimestampedStore)
     for key in "abcd":
         kit.put(key, 1)
-    assert set(kit.store._entries) == {"b", "c", "d"}
+    assert cached_keys(kit) == {"b", "c", "d"}
     kit.store.get("b")
     kit.put("e", 1)
-    assert set(kit.store._entries) == {"b", "d", "e"}
+    assert cached_keys(kit) == {"b", "d", "e"}
     list(kit.store.range("b", "c"))
     kit.put("f", 1)
-    assert set(kit.store._entries) == {"b", "e", "f"}
+    assert cached_keys(kit) == {"b", "e", "f"}
 
 
 def test_entry_counts_as_many_bytes_as_in_kafka_streams(make_kit: Callable[..., Kit]) -> None:
@@ -89,7 +94,6 @@ def test_entry_counts_its_value_again_when_it_is_put_after_a_deletion(serde: Any
     assert kit.cache.used_bytes == counted - 16
     kit.put("a", value)
     assert kit.cache.used_bytes == counted
-    assert isinstance(kit.store, CachedTimestampedStore)
     update = kit.store.updater(lambda: value, lambda _key, given, _value: given)
     for given, difference in ((value, 0), (None, -16), (value, 0)):
         update("a", given, 1)
@@ -99,7 +103,6 @@ def test_entry_counts_its_value_again_when_it_is_put_after_a_deletion(serde: Any
 def test_growing_texts_are_counted_while_they_are_aggregated(make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(CACHED_TIMESTAMPED, value_serde=STRING)
     kit.context.topic = "topic"
-    assert isinstance(kit.store, CachedTimestampedStore)
     update = kit.store.updater(lambda: "", lambda _key, given, _value: given)
     for text in ("abc", "a", "\u00e9\u00e9", "\u00e9", "abcdef", ""):
         update("k", text, 1)
@@ -134,6 +137,7 @@ def test_range_read_by_another_thread_has_every_key_while_one_is_moved(make_kit:
     kit.store.flush_cache()
     kit.put("a", 3)
     seen: list[Any] = []
+    # The other thread must read at one moment of the move.
     kit.store._entries = moving = Moving(kit.store._entries, "a", lambda: seen.extend(kit.store.all()))
     kit.store.flush_cache()
     moving.reader.join(PATIENCE_S)
@@ -170,8 +174,7 @@ def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_
     kit.put("a", 2)
     kit.put("d", 1)
     assert len(forwarded) == 3
-    assert isinstance(kit.store, CachedTimestampedStore)
-    assert set(kit.store._entries) == {"a", "c", "d"}
+    assert cached_keys(kit) == {"a", "c", "d"}
 
 
 @pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
@@ -302,5 +305,6 @@ def test_reading_windows_of_all_keys_counts_as_use_also_of_those_that_are_passed
     store.put_value("d", 1, 40, 40)
     store.put_value("e", 1, 50, 50)
     assert flushed[0] == first
+    # A read would show the windows below the cache too.
     assert b"".join(sorted(at[8:9] for at, _ in store._cached.held_entries())) == kept
     store.close()

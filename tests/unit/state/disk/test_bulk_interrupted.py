@@ -70,6 +70,7 @@ def test_who_reads_while_a_database_is_opened_again_is_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, bulk = loading(tmp_path)
+    # The read must come between the close and the opening.
     store, opens, refused = database.store("s"), database._open, []
 
     def read_and_open(wanted: list[str]) -> set[str]:
@@ -78,7 +79,7 @@ def test_who_reads_while_a_database_is_opened_again_is_to_ask_again(
         refused.append(True)
         return opens(wanted)
 
-    monkeypatch.setattr(database, "_open", read_and_open)
+    monkeypatch.setattr(database, "_open", read_and_open)  # see above
     bulk.end_loading()
     assert refused
     assert store.read(b"000001") == b"000001"

@@ -190,7 +190,8 @@ def test_files_are_merged_when_all_is_restored(tmp_path: Path) -> None:
     database, bulk = restoring(tmp_path, in_order=True)
 
     def files() -> int:
-        return int(database.store("s")._family.property_value("rocksdb.num-files-at-level0"))
+        family = database.store("s")._family  # only RocksDB knows its files
+        return int(family.property_value("rocksdb.num-files-at-level0"))
 
     for number in range(1, 10):
         load(bulk, 5 * number, in_order=True)
@@ -332,7 +333,7 @@ def test_database_that_cannot_be_opened_again_says_so_and_is_closed(
     def refuse(wanted: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(database, "_open", refuse)
+    monkeypatch.setattr(database, "_open", refuse)  # in place of a full table of open files
     with pytest.raises(StateError, match="raise the limit of open files"):
         bulk.end_loading()
     with pytest.raises(Exception, match="closed"):

@@ -285,6 +285,7 @@ def test_readers_always_find_a_key_while_it_is_committed(database: TaskDatabase,
 
 
 def entries_in_memtable(store: RocksBytes) -> int:
+    # Only RocksDB knows its memtable.
     found: int = store._family.property_int_value("rocksdb.num-entries-active-mem-table")
     return found
 
@@ -365,7 +366,7 @@ def test_stores_of_a_process_share_what_they_may_keep_in_memory(tmp_path: Path) 
         for key in range(100):
             store.write(b"%d" % (100 * number + key), b"v")
         database.commit({})
-        assert len(store._held.written) <= 1_024
+        assert len(store._held.written) <= 1_024  # kept in memory, beside what RocksDB has
     database.close()
 
 

@@ -21,7 +21,7 @@ def test_files_can_be_opened_again_while_somebody_keeps_the_error_of_a_commit(
 ) -> None:
     database = TaskDatabase(str(tmp_path), ["a"])
     database.store("a").write(b"k", b"v")
-    attempt = TaskDatabase._attempt
+    attempt = TaskDatabase._attempt  # every write passes it
 
     def fails(self: TaskDatabase, action: Callable[[], Any]) -> Any:
         def write() -> None:
@@ -31,7 +31,7 @@ def test_files_can_be_opened_again_while_somebody_keeps_the_error_of_a_commit(
         return attempt(self, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TaskDatabase, "_attempt", fails)
+        patch.setattr(TaskDatabase, "_attempt", fails)  # a full disk
         with pytest.raises(StateError) as kept:
             database.commit({TopicPartition("log", 0): 1})
     database.close()

@@ -160,7 +160,7 @@ def test_what_is_kept_is_no_task_and_goes_only_with_a_clean_up(tmp_path: Path) -
 
 
 def drop_only(database: Any, name: str) -> None:
-    database._database.drop_column_family(name)
+    database._database.drop_column_family(name)  # the first half of a step, before its process is killed
 
 
 STEPS: list[tuple[Any, str, Any]] = [

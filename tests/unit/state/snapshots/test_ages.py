@@ -122,7 +122,7 @@ def test_snapshot_waits_until_the_cluster_says_how_old_it_may_be(
             raise BrokerUnavailableError("away")
         return {CHANGELOG: ChangelogNow(0, 1 << 40, None, kept_ms)}
 
-    monkeypatch.setattr(two.snapshots, "_offsets", offsets)
+    two.offsets = offsets
     monkeypatch.setattr(snapshots, "_ASK_AGAIN_S", 0.001)
     for _ in range(200):
         with pytest.raises(LockError, match="waits for its snapshot"):
@@ -134,17 +134,17 @@ def test_snapshot_waits_until_the_cluster_says_how_old_it_may_be(
 
 
 def test_download_ends_when_the_client_closes_although_the_cluster_does_not_answer(
-    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+    machine: Callable[..., Machine],
 ) -> None:
     def away(_: object) -> Any:
         raise BrokerUnavailableError("away")
 
     machine().at(0).open().restore(0, 9).upload().close()
     two = machine().at(5)
-    monkeypatch.setattr(two.snapshots, "_offsets", away)
+    two.offsets = away
     with pytest.raises(LockError):
         two.state.open()
-    fetch = two.snapshots._fetches[TASK]
+    fetch = two.snapshots._fetches[TASK]  # to wait for its end
     two.snapshots.stop()
     assert fetch.done.wait(PATIENCE_S)
     assert fetch.result is None
@@ -166,7 +166,7 @@ def test_changelog_of_which_a_part_is_not_known_now_is_asked_for_again(
     made = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
     assert made is not None
     with pytest.raises(BrokerUnavailableError, match="not now"):
-        made._offsets([CHANGELOG])
+        made._offsets([CHANGELOG])  # the thread that asks would wait and ask again
     made.stop()
 
 
@@ -187,6 +187,7 @@ def test_deletions_are_kept_as_long_as_the_topic_says_or_as_kafkas_default_if_no
     config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "broker:9092"})
     made = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
     assert made is not None
+    # The thread that asks keeps the answer for itself.
     assert made._offsets([CHANGELOG]) == {CHANGELOG: ChangelogNow(0, 9, "id", kept_ms)}
     made.stop()
 
@@ -198,7 +199,7 @@ def test_what_was_fetched_for_a_task_that_went_away_is_not_used_when_it_comes_ba
     two = machine().at(0)
     with pytest.raises(LockError):
         two.state.open()
-    fetch = two.snapshots._fetches[TASK]
+    fetch = two.snapshots._fetches[TASK]  # to wait for its end
     assert fetch.done.wait(PATIENCE_S)
     one.restore(10, 19).at(30).upload().close()
     assert two.at(30).open().position == 20
@@ -233,8 +234,9 @@ def test_process_that_was_frozen_does_not_call_its_snapshot_new(
             one.at(one.hour + 30)
         return len(waits) > 2
 
+    # Instead of the thread, which waits for real.
     one.snapshots._stop = SimpleNamespace(wait=frozen, is_set=lambda: False)  # type: ignore[assignment]
-    one.snapshots._run(interval_s)
+    one.snapshots._run(interval_s)  # see above
     (path,) = one.manifests()
     assert Manifest.decode(path.read_bytes()).taken_ms == taken_hour * HOUR_MS
     assert waits[:2] == [interval_s - 600, 600]

@@ -73,7 +73,7 @@ def waits(machine: Machine) -> bool:
 
 def begun(machine: Machine, store: _Hangs) -> Machine:
     """With a store that hangs by now."""
-    machine.snapshots._storage = (store, machine.snapshots._storage[1])
+    machine.use(store)
     assert waits(machine)
     assert store.hangs.wait(PATIENCE_S)
     assert waits(machine)
@@ -145,7 +145,7 @@ class _Drips(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
 def test_store_that_brings_enough_bytes_is_waited_for(machine: Callable[..., Machine]) -> None:
     one = machine()
     store = _Drips(5, PROGRESS_BYTES)
-    one.snapshots._storage = (store, one.snapshots._storage[1])
+    one.use(store)
     assert waits(one)
     for _drop in range(5):
         store.asked.release()
@@ -160,7 +160,7 @@ def test_store_that_brings_enough_bytes_is_waited_for(machine: Callable[..., Mac
 def test_store_that_brings_a_byte_now_and_then_is_given_up(machine: Callable[..., Machine]) -> None:
     one = machine()
     store = _Drips(10, 1)
-    one.snapshots._storage = (store, one.snapshots._storage[1])
+    one.use(store)
     assert waits(one)
     downloads = thread()
     polls = 0
@@ -233,12 +233,12 @@ def test_silence_of_a_frozen_process_is_not_that_of_the_store(machine: Callable[
 def test_download_that_was_given_up_has_no_part_in_the_next_one(machine: Callable[..., Machine]) -> None:
     store = _Hangs("get_file")
     one = machine()
-    good = one.snapshots._storage
+    good = one.storage
     begun(one, store)
     downloads = thread()
     given_up(one)
     one.state.close(wipe=True)
-    one.snapshots._storage = good
+    one.use(good)
     assert one.open().position == 10
     store.released.set()
     downloads.join(PATIENCE_S)

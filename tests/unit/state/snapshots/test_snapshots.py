@@ -95,7 +95,7 @@ def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_
     """Files of a newly created database may have the same names and inode numbers."""
     one = machine().open().restore(0, 9)
     hashed: list[str] = []
-    database, layout = one.state._database, one.state._disk_layouts
+    database, layout = one.state._database, one.state._disk_layouts  # what the state passes to `opened`
     assert database is not None
 
     def hash_and_close(path: str) -> SnapshotFile:
@@ -184,7 +184,7 @@ def test_snapshot_that_is_deleted_meanwhile_is_passed_over_for_another(
 
 def test_hashes_of_files_that_are_gone_are_forgotten(machine: Callable[..., Machine]) -> None:
     one = machine().open().restore(0, 9).upload()
-    (opened,) = one.snapshots._open.values()
+    (opened,) = one.snapshots._open.values()  # RocksDB decides when it deletes a file
     opened.hashes["000001.sst", 1] = SnapshotFile("0" * 64, 1)
     before = opened.hashes.keys() - {("000001.sst", 1)}
     one.restore(10, 19).upload()
@@ -263,7 +263,7 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
 ) -> None:
     machine().open().restore(0, 9).upload().close()
     two = machine()
-    storage, root = two.snapshots._storage
+    storage = two.storage
     released = threading.Event()
 
     def slow(remote: str, local: str, **options: Any) -> None:
@@ -274,7 +274,7 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
         **{name: getattr(storage, name) for name in ("ls", "size", "cat_file", "exists", "invalidate_cache")},
         get_file=slow,
     )
-    two.snapshots._storage = (patched, root)
+    two.use(patched)
     monkeypatch.setattr(snapshots_module, "threading", SimpleNamespace(Event=_NoWait, Thread=threading.Thread))
     with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):
         two.state.open()

@@ -87,7 +87,7 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterat
     monkeypatch.setattr(snapshots_module, "_LOOK_S", 0.001)
     made = Machine(tmp_path / "machine")
     made.open().restore(0, 9)
-    made.snapshots._now_ms = clock
+    made.now_ms = clock
     yield made
     made.close()
 
@@ -97,9 +97,9 @@ def uploads() -> list[threading.Thread]:
 
 
 def use(machine: Machine, store: LocalFileSystem) -> None:
-    if isinstance(store, Hangs) and isinstance(clock := machine.snapshots._now_ms, Clock):
+    if isinstance(store, Hangs) and isinstance(clock := machine.now_ms, Clock):
         clock.stores.append(store)
-    machine.snapshots._storage = (store, machine.snapshots._storage[1])
+    machine.use(store)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -178,7 +178,7 @@ def test_upload_that_goes_on_is_not_given_up(one: Machine, clock: Clock) -> None
             super().put_file(local, remote, callback=callback, **options)
 
     store = Slow()
-    one.snapshots._now_ms = look
+    one.now_ms = look
     use(one, store)
     assert one.snapshots.upload_all() == 1
     assert store.parts == 3
@@ -195,7 +195,7 @@ def test_silence_of_a_frozen_process_is_not_that_of_the_store(one: Machine) -> N
             store.released.set()
         return hour * HOUR_MS
 
-    one.snapshots._now_ms = now_ms
+    one.now_ms = now_ms
     assert one.snapshots.upload_all() == 1
 
 
@@ -218,14 +218,14 @@ def test_no_more_threads_hang_than_a_few(
 def test_upload_ends_with_its_file_when_the_client_closes(one: Machine, caplog: pytest.LogCaptureFixture) -> None:
     store = Hangs("put_file")
     use(one, store)
-    began: Callable[[], int] = one.snapshots._now_ms
+    began: Callable[[], int] = one.now_ms
 
     def now_ms() -> int:
         if store.calls.count("put_file"):
             one.snapshots.stop()
         return began()
 
-    one.snapshots._now_ms = now_ms
+    one.now_ms = now_ms
     assert one.snapshots.upload_all() == 0
     (hanging,) = uploads()
     store.released.set()

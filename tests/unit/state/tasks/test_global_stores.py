@@ -17,6 +17,7 @@ from streams_py.errors import StateError
 from streams_py.ports import BEGINNING
 from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.disk import bulk_load
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.tasks.global_stores import GlobalStores
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreKind
@@ -38,13 +39,18 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GlobalSt
     directory.close()
 
 
+def database_of(stores: GlobalStores) -> TaskDatabase:
+    database = stores._database  # the stores do not say how it is being loaded
+    assert database is not None
+    return database
+
+
 def test_positions_of_what_is_restored_in_bulk_are_noted_with_it(stores: GlobalStores, tmp_path: Path) -> None:
     for _ in range(3):
         for partition in PARTITIONS:
             restore(stores, partition, 20)
             stores.note_positions({partition: stores.restore_position(partition)})
-    database = stores._database
-    assert database is not None
+    database = database_of(stores)
     assert database.mode.is_loading
     assert not database.is_logged
     stores.checkpoint(enforce=True)
@@ -57,16 +63,15 @@ def test_positions_of_what_is_restored_in_bulk_are_noted_with_it(stores: GlobalS
     stores.checkpoint(enforce=True)
     assert read_checkpoint(str(tmp_path / "app" / "global")) == dict.fromkeys(PARTITIONS, 60)
     for name in "st":
-        assert {key: stored.value for key, stored in stores._stores[name].all()} == fold(60)
+        assert {key: stored.value for key, stored in stores.store(name).all()} == fold(60)
 
 
 def test_position_that_moved_without_records_is_noted_after_what_was_restored_in_bulk(stores: GlobalStores) -> None:
     for _ in range(3):
         restore(stores, PARTITIONS[0], 20)
     stores.note_positions({PARTITIONS[0]: 62})  # past the marker of a transaction
-    assert stores._database is not None
-    assert stores._database.is_logged
-    assert stores._database.positions() == {PARTITIONS[0]: 62}
+    assert database_of(stores).is_logged
+    assert database_of(stores).positions() == {PARTITIONS[0]: 62}
     assert stores.restore_position(PARTITIONS[1]) == BEGINNING
 
 
@@ -110,7 +115,7 @@ def test_killed_process_leaves_what_its_topic_has_up_to_its_positions(tmp_path: 
             for n in range(max(0, end - KEYS), end)
         }
         for name in "st":
-            assert {key: stored.value for key, stored in stores._stores[name].all()} == expected
+            assert {key: stored.value for key, stored in stores.store(name).all()} == expected
         stores.close()
         directory.close()
         assert all(now >= before for now, before in zip(positions, reached, strict=True))
@@ -128,7 +133,7 @@ def test_store_that_cannot_be_closed_keeps_nothing_else_open(
     stores, directory = opened(tmp_path)
     restore(stores, PARTITIONS[0], 20)
     stores.note_positions({PARTITIONS[0]: 20})
-    monkeypatch.setattr(next(iter(stores._stores.values())), "close", fail)
+    monkeypatch.setattr(next(iter(stores._stores.values())), "close", fail)  # not its view for readers
     with pytest.raises((OSError, StateError), match=r"the disk is gone|SystemExit: 3"):
         stores.close()
     directory.close()
@@ -146,7 +151,7 @@ def test_store_that_is_declared_otherwise_is_filled_anew_and_what_it_had_is_kept
         """Return the position in the topic from which it continues, and its previous content."""
         stores, directory = opened(folder, kind)
         try:
-            found = {key: getattr(value, "value", value) for key, value in stores._stores["s"].all()}
+            found = {key: getattr(value, "value", value) for key, value in stores.store("s").all()}
             position = stores.restore_position(PARTITIONS[0])
             if position == BEGINNING:
                 restore(stores, PARTITIONS[0], 20)

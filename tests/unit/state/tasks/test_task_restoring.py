@@ -30,6 +30,13 @@ def opened(directory: StateDirectory) -> TaskState:
     return state
 
 
+def database_of(state: TaskState) -> TaskDatabase:
+    """Return the database, which says how it is being loaded. The state of the task says nothing about that."""
+    database = state._database  # see above
+    assert database is not None
+    return database
+
+
 def record(offset: int, key: bytes) -> MemoryRecord:
     return MemoryRecord(DISK.topic, DISK.partition, offset, key, b"v", timestamp_ms=5)
 
@@ -44,7 +51,7 @@ def test_position_stays_when_what_is_restored_cannot_be_written(
         raise StateError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TaskDatabase, "_attempt", disk_is_full)
+        patch.setattr(TaskDatabase, "_attempt", disk_is_full)  # every write passes it
         with pytest.raises(StateError, match="no space"):
             state.restore(DISK, [record(5, b"b")])
     assert state.restore_position(DISK) == 5
@@ -85,10 +92,9 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
         state.restore(
             DISK, [record(first + number, key) for number, key in enumerate((b"c", b"b", b"a"))], in_bulk=True
         )
-    assert state._database is not None
-    assert state._database.mode.is_loading
+    assert database_of(state).mode.is_loading
     state.attach(RecordContext(), None)
-    assert not state._database.mode.is_loading
+    assert not database_of(state).mode.is_loading
     assert [key for key, _ in state.store("disk").all()] == ["a", "b", "c"]
     state.restore(DISK, [record(9, b"d")])
     state.close()
@@ -103,8 +109,7 @@ def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_ag
     builder = StoreBuilder("disk", StoreKind.WINDOW, STRING, STRING, persistent=True, windows=windows)
     state = TaskState(TASK, [builder], StoreSurroundings(directory, "thread"), application_id="app")
     state.open()
-    database = state._database
-    assert database is not None
+    database = database_of(state)
     for first in range(0, 30, 3):
         if first == 15:
             assert database.mode.is_loading
@@ -128,9 +133,8 @@ def test_copy_that_has_replayed_much_is_promoted_without_a_flush(
         state.restore(DISK, [record(first + number, key) for number, key in enumerate((b"c", b"b", b"a"))])
     state.attach(RecordContext(), None)
     state.restore(DISK, [record(9, b"d")], in_bulk=True)
-    assert state._database is not None
-    assert not state._database.mode.is_loading
-    assert state._database.is_logged
+    assert not database_of(state).mode.is_loading
+    assert database_of(state).is_logged
     assert state.flush_restored()
     state.close()
 
@@ -145,10 +149,9 @@ def test_task_that_comes_back_is_restored_through_the_log_again(
         time.sleep(0.001)
     state.attach(RecordContext(), None)
     state.restore(DISK, [record(9, b"d")], in_bulk=True)
-    assert state._database is not None
-    assert state._database.is_logged
+    assert database_of(state).is_logged
     state.restore(DISK, [record(number, b"e") for number in range(10, 13)], in_bulk=True)
-    assert not state._database.is_logged
+    assert not database_of(state).is_logged
     state.close()
 
 

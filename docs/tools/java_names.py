@@ -41,8 +41,8 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
         {
             "timeout": "`timeout=`, seconds",
             "withTimeout": "`timeout=`, seconds",
-            "groupMembershipOperation": "`leave_group=`",
-            "withGroupMembershipOperation": "`leave_group=`",
+            "groupMembershipOperation": "`leave_group=`, or `leave.group.on.close`",
+            "withGroupMembershipOperation": "`leave_group=`, or `leave.group.on.close`",
         },
     ),
     "CloseOptions.GroupMembershipOperation": ("`KafkaStreams.close`: `leave_group=`", {}),

@@ -144,6 +144,13 @@ class ConfigFields(BaseModel):
     """The internal assignor: ``high_availability`` (default), ``legacy_sticky``, ``fallback``, or Java's class name.
     ``task.assignor.class`` has precedence.
     Change it: rarely; ``task.assignor.class`` is the public setting."""
+    leave_group_on_close: Literal["auto", "always", "never"] = "auto"
+    """Whether the members leave the group when the instance closes. ``close(leave_group=...)`` and ``run(drain=...)``
+    have precedence. ``auto``: they leave in a Kubernetes pod, unless its name ends with the ordinal of a StatefulSet.
+    They stay everywhere else. Static members never leave because of this key.
+    Change it: to ``always`` when a stopped instance does not come back with its ``state.dir``, to ``never`` when it
+    does.
+    Not a key of Kafka Streams."""
     log_summary_interval_ms: Int = 120_000
     """Interval at which each thread logs a summary of its work; negative: never.
     Change it: down for troubleshooting."""

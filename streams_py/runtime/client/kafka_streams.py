@@ -9,6 +9,8 @@ share the work.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
@@ -18,9 +20,11 @@ from streams_py.errors import IllegalStateError
 from streams_py.runtime.client.arguments import check_arguments, check_timeout
 from streams_py.runtime.client.forked import is_left_behind, refuse_when_forked
 from streams_py.runtime.client.hand_over import HandOver
+from streams_py.runtime.client.leaving import leaving_at_close
 from streams_py.runtime.client.state import ClientState, StateListener
 from streams_py.runtime.client.stream_threads import StreamThreads
 from streams_py.runtime.client.uncaught import UncaughtHandler
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.system.clock import SystemClock
@@ -219,19 +223,20 @@ class KafkaStreams:
         check_timeout(timeout)
         return self._hand_over.drain(timeout)
 
-    def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
+    def close(self, timeout: float | None = None, *, leave_group: bool | None = None) -> bool:
         """Stop everything: commit, close the tasks, and release the state directory.
 
-        Without ``leave_group``, tasks move only after the session timeout, so that a restarted instance gets its tasks
-        back. With it, the members leave the group. Tasks with state are handed over first, as by :meth:`drain` (unless
-        that was already called), if another instance can take them. The hand-over takes at most a third of ``timeout``
-        (None: 20 s). A second call ends it early.
+        If the members stay in the group, tasks move only after the session timeout, so that a restarted instance gets
+        its tasks back. If they leave, tasks move immediately. With ``leave_group=True``, tasks with state are handed
+        over first, as by :meth:`drain` (unless that was already called), if another instance can take them. The
+        hand-over takes at most a third of ``timeout`` (None: 20 s). A second call ends it early.
 
         From a stream thread (a handler, a listener, a processor) the call never waits.
 
         Args:
             timeout: Seconds to wait; None waits without limit, 0 does not wait.
-            leave_group: Whether the members leave the group, because this instance will not come back.
+            leave_group: Whether the members leave the group, because this instance will not come back. None:
+                ``leave.group.on.close`` decides, without a hand-over, and static members stay.
 
         Returns:
             True once all is closed. False on timeout; closing continues in the background.
@@ -249,13 +254,24 @@ class KafkaStreams:
             with self._state.changing():
                 if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
                     self._state.go(State.PENDING_SHUTDOWN)
-                    leave_group = leave_group or self._hand_over.is_leaving
                     # 0 means that the caller does not wait. The threads still finish their work.
-                    self._threads.shut_down(leave_group=leave_group, timeout=timeout or None)
+                    self._threads.shut_down(self._leave(leave_group), timeout=timeout or None)
                 if self._threads.is_in_callback:
                     timeout = 0
         self._threads.finish_if_ended()
         return self._state.wait_for_end(timeout)
+
+    def _leave(self, leave_group: bool | None) -> Leave:
+        if leave_group or self._hand_over.is_leaving:
+            return Leave.FOR_GOOD
+        if leave_group is not None:
+            return Leave.STAY
+        leaving = leaving_at_close(
+            self._config.leave_group_on_close, os.environ, socket.gethostname(), is_supervised=self._child is not None
+        )
+        does = "leave" if leaving.leaves else "stay in"
+        _log.info("%s: its members %s the group: %s", self._shared.client_id, does, leaving.why)
+        return Leave.LEAVE if leaving.leaves else Leave.STAY
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has stopped (NOT_RUNNING or ERROR).
@@ -329,7 +345,7 @@ class KafkaStreams:
         if drain is not None and has_started:  # else it was still restoring its global stores and has no tasks
             self.drain(drain)
         _log.info("%s: closing; a second signal kills the process immediately", self._shared.client_id)
-        self.close(0, leave_group=drain is not None)
+        self.close(0, leave_group=None if drain is None else True)
         wait_and_log(
             self._state.wait_for_end,
             lambda: [thread for thread in self._threads.current() if thread.state is not ThreadState.DEAD],

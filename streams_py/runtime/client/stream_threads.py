@@ -14,6 +14,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError
 from streams_py.runtime.client.state import ClientState
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState, is_running
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class StreamThreads:
             if not alive or not self._state.now.is_running_or_rebalancing:
                 return None
             thread = alive[0]
-            thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
+            thread.shut_down(Leave.FOR_GOOD, timeout_ms=_millis(timeout))
         if not thread.is_current and not thread.wait(timeout):
             raise StreamsError(f"{thread.name} did not stop within {timeout} s; its removal continues")
         with self._lock:
@@ -147,10 +148,10 @@ class StreamThreads:
             for thread in self._threads.values():
                 thread.drain()
 
-    def shut_down(self, *, leave_group: bool = False, timeout: float | None = None) -> None:
+    def shut_down(self, leave: Leave = Leave.STAY, *, timeout: float | None = None) -> None:
         """Request all threads to stop. The last one completes the shutdown."""
         for thread in self._threads.values():
-            thread.shut_down(leave_group=leave_group, timeout_ms=_millis(timeout))
+            thread.shut_down(leave, timeout_ms=_millis(timeout))
 
     def fail(self, error: Exception) -> None:
         """Stop the client because of this error, unless it is stopping already. It will end in ERROR."""

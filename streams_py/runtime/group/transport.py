@@ -100,8 +100,8 @@ class TaskReport(Protocol):
         """Return the last measurement of the standby tasks. It is the same object until the next measurement."""
 
 
-class Leave(enum.Enum):
-    """What becomes of a membership when its thread stops."""
+class Leave(enum.IntEnum):
+    """What becomes of a membership when its thread stops, in the order of finality."""
 
     STAY = enum.auto()
     """The coordinator keeps the member until its session timeout, so that a restart soon moves no tasks."""

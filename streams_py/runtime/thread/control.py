@@ -29,10 +29,7 @@ class ThreadControl:
         self._shutdown = threading.Event()
         self.deadline = Deadline(clock)
         """Time limit of a shutdown."""
-        self.leave_group = False
-        """Whether the member leaves the group when the thread stops, so that its tasks move immediately."""
-        self.is_for_good = False
-        """Whether the client will not start a member of this name again, so that a static member must be removed."""
+        self._leave = Leave.STAY
         self.paused = False
         self.started_ms = clock.now_ms()
         self.processed_records = 0
@@ -63,12 +60,11 @@ class ThreadControl:
 
     # -- shutdown --------------------------------------------------------------------------------------------
 
-    def shut_down(self, *, leave_group: bool, timeout_ms: int | None) -> None:
+    def shut_down(self, leave: Leave, *, timeout_ms: int | None) -> None:
         """Request the thread to stop. ``timeout_ms`` limits how long it may wait for the broker."""
         if timeout_ms is not None:
             self.deadline.set(timeout_ms)
-        self.leave_group = self.leave_group or leave_group
-        self.is_for_good = self.is_for_good or leave_group
+        self.leave_at_least(leave)
         self._shutdown.set()
 
     @property
@@ -79,6 +75,8 @@ class ThreadControl:
     @property
     def leave(self) -> Leave:
         """What becomes of the membership when the thread stops."""
-        if self.is_for_good:
-            return Leave.FOR_GOOD
-        return Leave.LEAVE if self.leave_group else Leave.STAY
+        return self._leave
+
+    def leave_at_least(self, leave: Leave) -> None:
+        """Let the member leave the group in this way when the thread stops, or in a more final one."""
+        self._leave = max(self._leave, leave)

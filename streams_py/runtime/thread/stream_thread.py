@@ -15,7 +15,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import Clock
 from streams_py.runtime.group.inbox import Inbox
-from streams_py.runtime.group.transport import TaskListener
+from streams_py.runtime.group.transport import Leave, TaskListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.thread.control import ThreadControl
@@ -124,9 +124,9 @@ class StreamThread:
                 self.control.go(ThreadState.DEAD)  # the client's close waits for this state
                 raise
 
-    def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+    def shut_down(self, leave: Leave = Leave.STAY, *, timeout_ms: int | None = None) -> None:
         """Request the thread to stop, without waiting. ``timeout_ms`` limits how long it may wait for the broker."""
-        self.control.shut_down(leave_group=leave_group, timeout_ms=timeout_ms)
+        self.control.shut_down(leave, timeout_ms=timeout_ms)
         if self.control.go(ThreadState.PENDING_SHUTDOWN) is ThreadState.CREATED:
             self.control.go(ThreadState.DEAD)  # it never ran, and never will
 
@@ -231,7 +231,7 @@ class StreamThread:
             _log.warning("%s: stopping without a commit: %s", self.name, error)
             return
         self.failed = True
-        self.control.leave_group = True  # so that its tasks move immediately
+        self.control.leave_at_least(Leave.LEAVE)  # so that its tasks move immediately
         cause = error if isinstance(error, Exception) else RuntimeError(named(error))
         _log.error("%s failed: %s", self.name, text_of(cause), exc_info=_origin(cause))
         try:

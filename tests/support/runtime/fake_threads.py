@@ -8,6 +8,7 @@ from typing import Any
 
 from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState, thread_may_go
 from streams_py.runtime.thread.stream_thread import StreamThread
 from tests.support.runtime.world import World, counting
@@ -53,8 +54,8 @@ class FakeThread:
             self.asked.append("start")
             self.go(ThreadState.STARTING)
 
-    def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
-        self.asked.append(("shut down", leave_group, timeout_ms))
+    def shut_down(self, leave: Leave = Leave.STAY, *, timeout_ms: int | None = None) -> None:
+        self.asked.append(("shut down", leave, timeout_ms))
         if self.state is ThreadState.CREATED:
             self.go(ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
         else:

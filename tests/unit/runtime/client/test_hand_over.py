@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from streams_py import State
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import ThreadState
 from tests.support.runtime.fake_threads import Client
 from tests.support.runtime.world import Steps, World, copying, counting, task, tp
@@ -131,14 +132,14 @@ def test_close_that_leaves_lets_others_take_over_first(working: Client) -> None:
     waits = while_it_waits(working, hand_over)
     assert working.streams.close(30, leave_group=True)
     assert [thread.asked.count("drain") for thread in working.made] == [1, 1]
-    assert shut_down(working) == [("shut down", True, 30_000 - sum(waits))] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 30_000 - sum(waits))] * 2
     assert working.streams.state is State.NOT_RUNNING
 
 
 def test_close_that_does_not_leave_hands_nothing_over(working: Client) -> None:
     refuse_to_wait(working)
     assert working.streams.close(30)
-    assert shut_down(working) == [("shut down", False, 30_000)] * 2
+    assert shut_down(working) == [("shut down", Leave.STAY, 30_000)] * 2
 
 
 @pytest.mark.parametrize(("timeout", "at_most_ms"), [(30, 10_000), (None, 20_000)])
@@ -151,7 +152,7 @@ def test_close_leaves_when_nobody_takes_over_within_a_part_of_its_timeout_and_na
     assert working.streams.close(timeout, leave_group=True)
     assert at_most_ms <= sum(waits) <= at_most_ms + 20
     left_ms = None if timeout is None else 1000 * timeout - sum(waits)
-    assert shut_down(working) == [("shut down", True, left_ms)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, left_ms)] * 2
     assert "not drained after" in caplog.text
     assert "still has 1_0\n" in caplog.text
 
@@ -180,13 +181,30 @@ def test_close_leaves_immediately_where_waiting_gains_nothing(working: Client, h
     refuse_to_wait(working)
     working.streams.close(30, leave_group=True)
     assert [thread.asked.count("drain") for thread in working.made] == asked
-    assert shut_down(working) == [("shut down", True, 30_000)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 30_000)] * 2
 
 
 def test_close_that_may_not_wait_leaves_immediately(working: Client) -> None:
     refuse_to_wait(working)
     working.streams.close(0, leave_group=True)
-    assert shut_down(working) == [("shut down", True, None)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, None)] * 2
+
+
+@pytest.mark.parametrize(("setting", "leave"), [("always", Leave.LEAVE), ("never", Leave.STAY)])
+def test_setting_decides_without_a_hand_over_unless_the_close_does(tmp_path: Path, setting: str, leave: Leave) -> None:
+    def closed(leave_group: bool | None) -> list[tuple[object, ...]]:
+        client = running(Client(tmp_path, num_stream_threads=2, leave_group_on_close=setting))
+        for thread in client.made:
+            thread.processes_state = True
+        refuse_to_wait(client)
+        client.streams.close(0, leave_group=leave_group)
+        for thread in client.made:
+            thread.end()
+        return shut_down(client)
+
+    assert closed(None) == [("shut down", leave, None)] * 2
+    assert closed(True) == [("shut down", Leave.FOR_GOOD, None)] * 2
+    assert closed(False) == [("shut down", Leave.STAY, None)] * 2
 
 
 def test_close_before_the_start_leaves_immediately(client: Client) -> None:
@@ -219,7 +237,7 @@ def test_close_continues_when_all_others_have_left_meanwhile(working: Client) ->
     waits = while_it_waits(working, lambda: alone(working))
     assert working.streams.close(30, leave_group=True)
     assert len(waits) == 1
-    assert shut_down(working) == [("shut down", True, 30_000 - waits[0])] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 30_000 - waits[0])] * 2
 
 
 @pytest.mark.parametrize("leave_group", [False, True])
@@ -227,7 +245,7 @@ def test_second_close_cuts_the_hand_over_short(working: Client, leave_group: boo
     waits = while_it_waits(working, lambda: working.streams.close(5, leave_group=leave_group))
     assert working.streams.close(30, leave_group=True)
     assert len(waits) == 1
-    assert shut_down(working) == [("shut down", True, 5_000)] * 2  # as the first one wanted
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 5_000)] * 2  # as the first one wanted
 
 
 def test_close_continues_when_handing_over_fails(working: Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,7 +254,7 @@ def test_close_continues_when_handing_over_fails(working: Client, caplog: pytest
 
     working.made[0].drain = fail  # type: ignore[method-assign]
     assert working.streams.close(30, leave_group=True)
-    assert shut_down(working) == [("shut down", True, 30_000)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 30_000)] * 2
     assert "handing the tasks over failed; closing without it" in caplog.text
 
 
@@ -247,7 +265,7 @@ def test_ctrl_c_while_handing_over_leaves_a_client_that_closes(working: Client) 
     while_it_waits(working, interrupt)
     with pytest.raises(KeyboardInterrupt):
         working.streams.close(30, leave_group=True)
-    assert shut_down(working) == [("shut down", True, 29_980)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, 29_980)] * 2
     assert working.streams.close(30)
     assert working.streams.state is State.NOT_RUNNING
 
@@ -255,7 +273,7 @@ def test_ctrl_c_while_handing_over_leaves_a_client_that_closes(working: Client) 
 def test_signal_drains_once_however_that_ends(working: Client) -> None:
     working.streams._close_and_log(drain=0.5)  # what `run` calls after a signal
     assert [thread.asked.count("drain") for thread in working.made] == [1, 1]
-    assert shut_down(working) == [("shut down", True, None)] * 2
+    assert shut_down(working) == [("shut down", Leave.FOR_GOOD, None)] * 2
 
 
 def test_thread_processes_state_once_an_active_task_that_has_some_is_restored(tmp_path: Path) -> None:

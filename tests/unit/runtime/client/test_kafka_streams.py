@@ -14,6 +14,7 @@ import pytest
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StateError, StreamsError, StreamsNotStartedError
 from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.runtime.wiring import shared
 from streams_py.state.directory.state_directory import StateDirectory
@@ -90,7 +91,7 @@ def test_threads_are_told_how_long_they_may_wait_for_the_broker(
     for thread in threads:
         thread.is_current = True  # so that close does not wait
     client.streams.close(timeout)
-    assert [thread.asked[-1] for thread in threads] == [("shut down", False, asked)] * 2
+    assert [thread.asked[-1] for thread in threads] == [("shut down", Leave.STAY, asked)] * 2
 
 
 def test_second_start_is_refused(client: Client) -> None:
@@ -316,7 +317,7 @@ def test_client_is_a_context_that_starts_and_closes(tmp_path: Path) -> None:
     with client.streams as streams:
         assert streams.state is State.REBALANCING
         client.made[0].is_current = True
-    assert client.made[0].asked[-1] == ("shut down", False, None)
+    assert client.made[0].asked[-1] == ("shut down", Leave.STAY, None)
 
 
 def test_stores_are_not_readable_before_the_start(client: Client) -> None:

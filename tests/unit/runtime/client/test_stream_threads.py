@@ -11,6 +11,7 @@ import pytest
 
 from streams_py.errors import StreamsError
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState
 from tests.support.runtime.fake_threads import Client
 
@@ -24,7 +25,7 @@ def test_client_ends_in_error_when_nobody_handles_the_error_of_a_thread(client: 
     error = StreamsError("user code")
     first.fail(error)
     assert client.streams.state is State.PENDING_ERROR
-    assert second.asked[-1] == ("shut down", False, None)
+    assert second.asked[-1] == ("shut down", Leave.STAY, None)
     second.end()
     assert client.path == "CREATED REBALANCING RUNNING PENDING_ERROR ERROR"
     assert client.streams.error is error
@@ -173,10 +174,10 @@ def test_removed_thread_leaves_the_group_and_the_caller_is_the_last_choice(clien
     first.is_current = True
     second.wait = lambda timeout_s: True  # type: ignore[method-assign]
     assert client.streams.remove_stream_thread(timeout=3) == "thread-2"
-    assert second.asked[-1] == ("shut down", True, 3000)
+    assert second.asked[-1] == ("shut down", Leave.FOR_GOOD, 3000)
     second.end()
     assert client.streams.remove_stream_thread() == "thread-1"
-    assert first.asked[-1] == ("shut down", True, None)
+    assert first.asked[-1] == ("shut down", Leave.FOR_GOOD, None)
     assert client.streams.remove_stream_thread() is None
 
 

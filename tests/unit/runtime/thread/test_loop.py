@@ -21,6 +21,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import ThreadState
 from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.dsl.builder import StreamsBuilder
@@ -211,7 +212,7 @@ def test_clean_end_commits_closes_and_keeps_the_place_in_the_group(world: World,
 def test_removed_or_failed_thread_leaves_the_group_immediately(world: World, steps: Steps, how: str) -> None:
     steps.run(BOTH)
     if how == "removed":
-        steps.thread.shut_down(leave_group=True)
+        steps.thread.shut_down(Leave.FOR_GOOD)
     else:
         steps.fail(ProcessingError("user code"))
     steps.end()
@@ -233,7 +234,7 @@ def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
     if how == "failed":
         steps.fail(ProcessingError("user code"))
     else:
-        steps.thread.shut_down(leave_group=how == "removed", timeout_ms=1)
+        steps.thread.shut_down(Leave.FOR_GOOD if how == "removed" else Leave.STAY, timeout_ms=1)
         world.clock.advance(100)  # also if that takes longer than the caller wanted to wait
     steps.end()
     assert steps.ended
@@ -253,7 +254,7 @@ def test_thread_ends_though_its_static_member_cannot_be_removed(
         raise BrokerUnavailableError("no broker answers")
 
     steps.instance.admin.remove_member = away  # type: ignore[union-attr,method-assign]
-    steps.thread.shut_down(leave_group=True)
+    steps.thread.shut_down(Leave.FOR_GOOD)
     steps.end()
     assert steps.ended
     assert steps.thread.state is ThreadState.DEAD

@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
+from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.system.processors import usable_processors
 
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = "streams_py.clients.sorter_program"
+_DAMAGED: Final = "the process sent a line that is not an answer"
 _PLAIN: Final = (str, int, float, bool)
 
 
@@ -102,7 +104,10 @@ class SorterProcess:
         answer = self._answers.pop(0)
         if "error" in answer:
             raise StreamsError(str(answer["error"]))
-        return SortedPart(**{**answer, "files": tuple(answer["files"])})
+        try:
+            return SortedPart(**{**answer, "files": tuple(answer["files"])})
+        except (TypeError, KeyError):
+            raise StreamsError(_DAMAGED) from None
 
     def close(self) -> None:
         """Kill the process."""
@@ -127,8 +132,15 @@ class SorterProcess:
         assert pipe is not None
         with contextlib.suppress(OSError, ValueError):  # closed
             for line in pipe:
-                answer = json.loads(line)
-                if "at" in answer:
-                    self._at = answer["at"]
+                try:
+                    answer = loads_foreign(line)
+                except ValueError:
+                    answer = None
+                if not isinstance(answer, dict):
+                    # The process continues, but its next answer would be attributed to the wrong part.
+                    self._answers.append({"error": _DAMAGED})
+                    return
+                if isinstance(at := answer.get("at"), int):
+                    self._at = at
                 else:
                     self._answers.append(answer)

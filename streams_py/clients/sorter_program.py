@@ -57,7 +57,10 @@ def main() -> None:
 
 def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
-        requests.put(json.loads(line))
+        try:
+            requests.put(json.loads(line))
+        except ValueError:
+            os._exit(1)  # the parent reports the exit; a part that never starts would wait forever
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """Caches of schemas with a limited size.
 
-Whoever writes records chooses the schema ids in them. confluent-kafka's caches keep each schema forever, so a writer
-with many schemas could fill the memory. These caches remove the schemas that were not used for the longest time. A
-schema that is needed again is requested again.
+The writer of a record chooses its schema id. confluent-kafka's caches keep each schema forever, so a writer with many
+schemas could fill the memory. These caches remove the schemas that were not used for the longest time. A schema that is
+needed again is requested again.
 
 This module imports the extra ``registry``; import it where a serializer or deserializer is created.
 """

@@ -1,7 +1,8 @@
 """The directory of an instance without persistent stores: it has only a lock and the record of the group members.
 
 It has the same layout as a state directory, so the same code finds the directories of all instances on a host. The
-application works without it: if the directory cannot be used, the members are not on record.
+application works without it: if the directory cannot be used, the members are not on record. Another user of the host
+can create the directory first. It is then not used, and a warning says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import IO, NamedTuple
 from streams_py.errors import StateError
 from streams_py.state.directory.instances import lock_directory, unlock_directory, usable_directories
 from streams_py.system.printable import text_of
-from streams_py.system.private_files import FOLDER_MODE, check_shared_folder, make_folder
+from streams_py.system.private_files import FOLDER_MODE, UntrustedPathError, check_shared_folder, make_folder
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,12 @@ def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFold
             lock = lock_directory(path)
             if lock is not None:
                 return LockedFolder(path, lock, application)
+    except UntrustedPathError as error:
+        _log.warning(
+            "group members are not on record, because another user could change their directory: %s; "
+            "set state.dir to a folder of this user",
+            text_of(error),
+        )
     except (OSError, StateError) as error:
         _log.info("group members are not on record, because their directory cannot be used: %s", text_of(error))
     return None

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,43 @@ def test_process_that_is_killed_is_an_error(sorter: SorterProcess, changelog: To
     os.kill(sorter.pid, signal.SIGKILL)
     sorter.begin(ChangelogPart(changelog, 0, 300, str(tmp_path), "1", stamped=True))
     with pytest.raises(StreamsError, match="status -9"):
+        outcome(sorter)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"{", b"\xff", b"[" * 100_000, b"1", b"null", b"[]", b'"at"', b"{}", b'{"files": 1}', b'{"files": [], "no": 1}'],
+)
+def test_damaged_line_of_the_process_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, changelog: TopicPartition, tmp_path: Path, line: bytes
+) -> None:
+    """The process is alive, and would be waited for."""
+    monkeypatch.setattr(sorter_process, "_spare", threading.BoundedSemaphore(1))
+    sorter_process._spare.acquire()
+    (tmp_path / "line").write_bytes(line + b"\n")
+    script = "import sys, pathlib; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes()); sys.stdout.flush()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{script}; sys.stdin.read()", str(tmp_path / "line")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    damaged = SorterProcess(process)
+    damaged._begin({})
+    damaged.begin(ChangelogPart(changelog, 0, 300, str(tmp_path), "1", stamped=True))
+    with pytest.raises(StreamsError, match="a line that is not an answer"):
+        outcome(damaged)
+    damaged.close()
+
+
+def test_process_that_gets_a_damaged_line_exits(
+    sorter: SorterProcess, changelog: TopicPartition, tmp_path: Path
+) -> None:
+    pipe = sorter._process.stdin
+    assert pipe is not None
+    pipe.write(b"{\n")
+    pipe.flush()
+    sorter.begin(ChangelogPart(changelog, 0, 300, str(tmp_path), "1", stamped=True))
+    with pytest.raises(StreamsError, match="exited with status 1"):
         outcome(sorter)
 
 

@@ -6,6 +6,7 @@ The second user has the uid 65534. A child process takes this identity, which ne
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ from streams_py.connect.connectors.file_sink import FileSinkTask
 from streams_py.connect.connectors.file_source import FileSourceTask
 from streams_py.errors import ConfigError, ConnectorError, StreamsError
 from streams_py.http.hosts import listen_unix
+from streams_py.state.directory.run_directory import lock_run_directory, unlock_run_directory
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.snapshots.manifest import SnapshotFile
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
@@ -96,6 +98,41 @@ def test_state_directory_that_the_other_user_made_first_is_refused(shared: Path,
         with pytest.raises(StreamsError, match="belongs to"):
             use(StateDirectory(str(shared / "state"), "app"))
     assert (shared / made).stat().st_uid == OTHER
+
+
+@pytest.mark.parametrize("claim", ["folder", "link", "folder of the application", "link of the application", "file"])
+def test_run_directory_that_the_other_user_claims_first_is_not_used(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, claim: str
+) -> None:
+    caplog.set_level(logging.INFO, "streams_py")
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    base, victim = shared / f"kafka-streams-run-{os.geteuid()}", shared / "victim"
+    victim.mkdir(mode=0o700)
+    if "of the application" in claim:
+        base.mkdir()
+        base.chmod(0o1777)
+    at = base / "app" if "of the application" in claim else base
+    acts: dict[str, Callable[[], object]] = {
+        "folder": lambda: os.mkdir(at, 0o777),
+        "link": lambda: at.symlink_to(victim),
+        "file": lambda: at.write_text("x"),
+    }
+    assert as_other(acts[claim.partition(" ")[0]]) is None
+    assert lock_run_directory(None, "app") is None
+    assert list(victim.iterdir()) == []
+    if claim == "folder":
+        assert list(at.iterdir()) == []
+    (said,) = [record for record in caplog.records if "not on record" in record.getMessage()]
+    assert (said.levelname == "WARNING") == (claim != "file")
+
+
+def test_run_directory_of_this_user_is_closed_to_the_other_one(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    locked = lock_run_directory(None, "app")
+    assert locked is not None
+    assert as_other(lambda: os.listdir(locked.path)) is not None
+    assert as_other(lambda: os.rename(os.path.dirname(locked.application), shared / "his")) is not None
+    unlock_run_directory(locked)
 
 
 def test_link_of_the_other_user_in_the_place_of_the_state_directory_is_refused(shared: Path) -> None:

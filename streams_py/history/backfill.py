@@ -35,7 +35,7 @@ class BackfillPlan:
         done: whether all outputs are written.
         asked: options ``starting`` and ``ending`` as the user passed them.
         topic_ids: the cluster's ids of the input topics that are read from it, and of the output topics.
-        settings: see :mod:`streams_py.history.result_settings`.
+        settings: see :mod:`streams_py.history.fingerprint`.
         outputs: output topic -> partitions.
         partitions: archived topic -> partitions, as the user passed them.
         writers: names of output writers that brokers know, see

@@ -15,9 +15,8 @@ The plan is a file that records the last step. After *abort* the same plan can r
 *commit* is about to send its request. From then on the application may have continued from the committed offsets, so
 *abort* does not delete them.
 
-:mod:`streams_py.history.bootstrap_planning` creates the plan, :mod:`streams_py.history.bootstrap_topics` its topics.
-:mod:`streams_py.history.bootstrap_state` checks the changelogs. *commit* and *abort* are in
-:mod:`streams_py.history.bootstrap_ends`.
+:mod:`streams_py.history.bootstrap_planning` creates the plan, :mod:`streams_py.history.bootstrap_topics` creates and
+checks its topics. *commit* and *abort* are in :mod:`streams_py.history.bootstrap_ends`.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class BootstrapPlan:
         cluster: the id of the cluster.
         tables: like ``ranges``, for the topics of global tables. No offsets are committed for them.
         topic_ids: the cluster's ids of all input topics, and of all topics that any run was to write outputs to.
-        settings: see :mod:`streams_py.history.result_settings`.
+        settings: see :mod:`streams_py.history.fingerprint`.
         writers: names of output writers that brokers know, see
             :mod:`streams_py.adapters.confluent.bulk.once_writer`.
         outputs_begun: whether possibly some outputs are written, and not all. *abort* does not change it.

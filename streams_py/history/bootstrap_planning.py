@@ -10,10 +10,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import TopologyError
 from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
 from streams_py.history.bootstrap_topics import START, findings_of_topics
-from streams_py.history.fingerprint import fingerprint_of
+from streams_py.history.fingerprint import fingerprint_of, marks_of
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
 from streams_py.history.refuse import Allowances, Finding, RefusedTopologyError, findings
-from streams_py.history.result_settings import marks_of
 from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
 

@@ -1,13 +1,20 @@
-"""Loads a topology from user code by its name: ``module:name``, or ``file.py[:name]``."""
+"""Loads a topology from user code, in the process of the user and in workers.
+
+A topology is passed by its name, ``module:name`` or ``file.py[:name]``, or as the object itself. A name is better: the
+worker imports it as the application does. An object, as in a notebook, is sent by value with everything that its
+functions refer to.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeAlias
 
 from streams_py.errors import StreamsError, TopologyError
 from streams_py.system.printable import named
@@ -125,3 +132,36 @@ def _topology(found: object, config: Mapping[str, object] | None) -> Topology | 
     if isinstance(found, StreamsBuilder):
         return found.build(config)
     return found if isinstance(found, Topology) else None
+
+
+GivenTopology: TypeAlias = "Topology | StreamsBuilder | Callable[[], Topology | StreamsBuilder] | str"
+"""A topology, a builder, a function that returns one of these, or ``module:name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySource:
+    """A topology as the user passed it, and the settings. ``topology.optimization`` matters when it is built."""
+
+    given: Any
+    config: Mapping[str, object]
+
+    def build(self) -> Topology:
+        """Build the topology in this process. Raises TopologyError when that is not possible."""
+        return built(self.given, self.config)
+
+
+def built(given: Any, config: Mapping[str, object]) -> Topology:
+    """Return the topology that ``given`` refers to. Raises TopologyError when it does not refer to one."""
+    wanted = {key: config[key] for key in ("topology.optimization",) if key in config}
+    if isinstance(given, str):
+        return load_topology(given, wanted)
+    if callable(given) and not isinstance(given, StreamsBuilder | Topology):
+        given = given()
+    if isinstance(given, StreamsBuilder):
+        given = given.build(wanted)
+    if not isinstance(given, Topology):
+        raise TopologyError(
+            f"expected a Topology, a StreamsBuilder, a function that returns one, or module:name; got "
+            f"{type(given).__name__}"
+        )
+    return given

@@ -15,10 +15,9 @@ from streams_py.history.fold import FoldEntry, fold_of, keeps_order
 from streams_py.history.folders import TemporaryFolder
 from streams_py.history.global_tables import FrozenTables, TableContents
 from streams_py.history.kept_state import entries_of, is_read_at_end, with_history_logging
-from streams_py.history.loading import TopologyNotFoundError
+from streams_py.history.loading import TopologyNotFoundError, TopologySource
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer
-from streams_py.history.travel import TopologySource
 from streams_py.ports import RawRecord
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
 from streams_py.runtime.tasks.record.binding import Node

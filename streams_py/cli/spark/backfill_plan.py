@@ -60,8 +60,7 @@ def plan_backfill(
 def _check_begun(cluster: HistoryCluster, begun: BackfillPlan, file: Path, order: Order) -> None:
     """Raise ConfigError if the command differs from the one that started the backfill, or topics have changed."""
     from streams_py.cli.spark.source_options import positions_in
-    from streams_py.history.fingerprint import fingerprint_of
-    from streams_py.history.result_settings import check_settings
+    from streams_py.history.fingerprint import check_settings, fingerprint_of
     from streams_py.spark.history.sinks import check_writers
 
     program = order.program
@@ -79,9 +78,8 @@ def _new_plan(cluster: HistoryCluster, order: Order, *, accept_retention: bool) 
     """Create a plan. All checks come before the first write."""
     from streams_py.cli.spark.source_options import positions_in
     from streams_py.history.backfill import BackfillPlan
-    from streams_py.history.fingerprint import fingerprint_of
+    from streams_py.history.fingerprint import fingerprint_of, marks_of
     from streams_py.history.plan import sink_counts
-    from streams_py.history.result_settings import marks_of
     from streams_py.history.retention import check_retention
     from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
 

@@ -188,7 +188,7 @@ def run(
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, settings):
         from streams_py.history.bootstrap import Step
-        from streams_py.history.result_settings import check_settings
+        from streams_py.history.fingerprint import check_settings
 
         options = kafka_options(settings, option, is_planned=True)
         topology = built_topology(planned.topology, settings)

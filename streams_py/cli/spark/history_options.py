@@ -128,7 +128,7 @@ def now_ms() -> int:
 
 
 def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
-    from streams_py.history.travel import TopologySource
+    from streams_py.history.loading import TopologySource
 
     return TopologySource(what, settings).build()
 

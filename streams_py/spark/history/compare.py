@@ -9,9 +9,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from streams_py.history.loading import TopologySource
 from streams_py.history.needs import history_needed
 from streams_py.history.plan import sinks_of
-from streams_py.history.travel import TopologySource
 from streams_py.spark.history.inputs import GivenInputs, archive, fixed_inputs, newest_of
 from streams_py.spark.history.progress import HistoryProgress, Tick
 from streams_py.spark.history.run import Results, run, settings_of, topics_of
@@ -20,7 +20,7 @@ from streams_py.spark.history.work import check_work
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streams_py.history.travel import GivenTopology
+    from streams_py.history.loading import GivenTopology
     from streams_py.topology.topology import Topology
 
 

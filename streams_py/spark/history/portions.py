@@ -26,8 +26,7 @@ from streams_py.ports import RawRecord
 from streams_py.ports.record_headers import headers_of_all
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
-from streams_py.spark.history.each_once import each_once
-from streams_py.spark.history.order import in_order
+from streams_py.spark.history.order import each_once, in_order
 from streams_py.spark.history.progress import RecordCounter, StageReports
 from streams_py.spark.kafka.options import ReaderOptions
 from streams_py.spark.kafka.planning import same_topic

@@ -21,13 +21,13 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.loading import GivenTopology, TopologySource
 from streams_py.history.plan import external_topics, plan_history
 from streams_py.history.records import HistoryRecord
 from streams_py.history.refuse import Allowances, RefusedTopologyError
 from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.resumable import Change, ResumableTask, TaskPosition
 from streams_py.history.task import StageOrders, StageTopology
-from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.columns import SPARK_HEADERS
 from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.topology.partitioning import partition_for

@@ -23,10 +23,10 @@ from streams_py.errors import StreamsError
 from streams_py.history.boundaries import checked_instant, checked_until
 from streams_py.history.global_tables import check_global_tables, reads_global_tables
 from streams_py.history.kept_state import stores_without_state
+from streams_py.history.loading import GivenTopology, TopologySource
 from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
 from streams_py.history.refuse import Allowances
 from streams_py.history.task import StageOrders, TaskSummary
-from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import in_one_sentence
 from streams_py.spark.history.blocks import BLOCKS, RECORD, ROWS, STATE, SUMMARY, unpacked
 from streams_py.spark.history.global_contents import sent_to_workers
@@ -35,8 +35,7 @@ from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.spark.history.work import WorkFolder
-from streams_py.spark.jobs import end_jobs
-from streams_py.spark.quiet_jobs import quiet_jobs
+from streams_py.spark.jobs import end_jobs, quiet_jobs
 from streams_py.spark.redelivered import redelivered_records
 
 if TYPE_CHECKING:

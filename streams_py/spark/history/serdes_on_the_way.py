@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streams_py.errors import StreamsError
-from streams_py.history.travel import TopologySource
+from streams_py.history.loading import TopologySource
 from streams_py.spark.failures import sentence_of
 from streams_py.topology.declare.nodes import SinkNode, SourceNode
 from streams_py.topology.topology import Topology

@@ -28,8 +28,8 @@ from streams_py.adapters.confluent.bulk.sent_records import Sent
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.failures import in_one_sentence
+from streams_py.spark.jobs import quiet_jobs
 from streams_py.spark.kafka.options import WriterOptions, for_writer, writer_options
-from streams_py.spark.quiet_jobs import quiet_jobs
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
 from streams_py.history.bootstrap_ends import check_not_started
-from streams_py.history.bootstrap_state import check_written, kept_from, written
-from streams_py.history.bootstrap_topics import check_topics, prepare
+from streams_py.history.bootstrap_topics import check_topics, check_written, kept_from, prepare, written
 from streams_py.history.global_tables import AS_OF_END
+from streams_py.history.loading import TopologySource
 from streams_py.history.plan import sink_counts, sinks_of
 from streams_py.history.refuse import Allowances
 from streams_py.history.task import ordered_changelogs, versioned_changelogs
-from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.blocks import STATE
 from streams_py.spark.history.cluster_options import check_options

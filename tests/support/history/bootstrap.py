@@ -12,8 +12,7 @@ from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
-from streams_py.history.bootstrap_state import written
-from streams_py.history.bootstrap_topics import prepare
+from streams_py.history.bootstrap_topics import prepare, written
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.ports.described_groups import DescribedMember

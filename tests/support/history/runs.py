@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.history.loading import GivenTopology, TopologySource
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
 from streams_py.history.records import HistoryRecord
 from streams_py.history.task import StageOrders
-from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.history.blocks import RECORD, STATE, unpacked

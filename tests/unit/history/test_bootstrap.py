@@ -14,8 +14,7 @@ from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import BootstrapPlan, Step, check_cluster, check_file_is_free
 from streams_py.history.bootstrap_ends import abort, check_not_started, commit
 from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
-from streams_py.history.bootstrap_state import check_written, written
-from streams_py.history.bootstrap_topics import check_topics, prepare
+from streams_py.history.bootstrap_topics import check_topics, check_written, prepare, written
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.ports.described_groups import DescribedMember
 from tests.support.history.bootstrap import (

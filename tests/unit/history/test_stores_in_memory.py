@@ -15,9 +15,9 @@ from streams_py.topology.declare.stores import key_value_store
 
 pytest.importorskip("pyarrow")
 
+from streams_py.history.loading import TopologySource
 from streams_py.history.plan import plan_history
 from streams_py.history.task import HistoryTask, StageOrders
-from streams_py.history.travel import TopologySource
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.versioned_stores import versioned_key_value_store

@@ -16,10 +16,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
 from streams_py import StreamsBuilder, serdes
-from streams_py.history.loading import TopologyNotFoundError
+from streams_py.history.loading import TopologyNotFoundError, TopologySource
 from streams_py.history.plan import plan_history
 from streams_py.history.task import StageOrders
-from streams_py.history.travel import TopologySource
 from streams_py.spark import failures
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay

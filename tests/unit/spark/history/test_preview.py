@@ -16,10 +16,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row
 
 from streams_py.errors import ProcessingError
+from streams_py.history.loading import TopologySource
 from streams_py.history.plan import plan_history
 from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.task import StageOrders
-from streams_py.history.travel import TopologySource
 from streams_py.spark.history import preview
 from streams_py.spark.history.preview import PreviewProcessor
 from streams_py.state.custom.lru import lru_map

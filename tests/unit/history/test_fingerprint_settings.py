@@ -12,8 +12,8 @@ from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import ConfigError
 from streams_py.history.bootstrap_planning import BootstrapAllowances, make_plan
+from streams_py.history.fingerprint import check_settings, marks_of
 from streams_py.history.loading import load_topology
-from streams_py.history.result_settings import check_settings, marks_of
 from tests.support.history.bootstrap import APP, Cluster
 
 BASE = {"application.id": APP}

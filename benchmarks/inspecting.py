@@ -100,8 +100,8 @@ def _look(file: str) -> None:
 
 def _page() -> list[float]:
     """Return times in ms: of the first paint, then for each member that stops."""
+    from streams_py.dashboard.app import serve_board
     from streams_py.dashboard.board import Board
-    from streams_py.dashboard.service import serve_board
     from streams_py.dashboard.watcher import GroupWatcher
 
     board, cluster = Board(), _make()

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from streams_py.backtest.folder import PREFIXES, SCORES, RunFolder
 from streams_py.backtest.kernel import COLUMNS, Bench, Orders, Row
-from streams_py.backtest.loop.outside import is_segment
-from streams_py.backtest.loop.segments import Segments
+from streams_py.backtest.loop.outside import Segments, is_segment
 from streams_py.backtest.sources import Recorded
 
 _BUFFER_BYTES: Final = 32 << 20

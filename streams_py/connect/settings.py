@@ -17,8 +17,7 @@ from streams_py.config.keys import masked
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.policy.classes import Plugins
-from streams_py.connect.policy.overrides import OverridePolicy, PolicyName
-from streams_py.connect.policy.paths import AllowedPaths
+from streams_py.connect.policy.limits import AllowedPaths, OverridePolicy, PolicyName
 from streams_py.connect.policy.providers import ConfigProviders
 from streams_py.connect.policy.worker_policy import WorkerPolicy
 from streams_py.connect.rest.listeners import Listeners, socket_mode

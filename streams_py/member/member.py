@@ -21,7 +21,7 @@ from streams_protocol import FOLLOW_UP_NOW, NO_FOLLOW_UP, AssignmentInfo, ErrorC
 from streams_protocol import decode_assignment_info as decode
 from streams_protocol.types import TaskId
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError
-from streams_py.member.assignment import host_view, tasks_of
+from streams_py.member.assignment import host_view, is_due, left_over, next_rebalance_ms, revoked_tasks, tasks_of
 from streams_py.member.effects import (
     ApplyTasks,
     CloseLostTasks,
@@ -47,10 +47,8 @@ from streams_py.member.events import (
     StandbysMeasured,
     SubscriptionRequested,
 )
-from streams_py.member.followup import is_due, next_rebalance_ms
 from streams_py.member.phases import Phase
 from streams_py.member.promotion import Promotion
-from streams_py.member.revocation import left_over, revoked_tasks
 from streams_py.member.settings import MemberSettings
 from streams_py.member.subscription import build_user_data, next_unique_field
 from streams_py.member.tasks import HostView, Tasks

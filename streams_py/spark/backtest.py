@@ -5,7 +5,7 @@ large situations are spread evenly. Repetitions of a situation are in one partit
 driver collects only counts and aggregates. Their number depends on candidates, scenarios and scores.
 
 Histories are distributed in the same way. A task first creates the segments of a history from its situations, in order
-(:mod:`~streams_py.backtest.loop.segments`). A segment with some of the candidates is then one piece of work.
+(:mod:`~streams_py.backtest.loop.outside`). A segment with some of the candidates is then one piece of work.
 
 A large run consists of waves. Each wave covers a range of hashes and has its own folder. Finished waves are marked, so
 that an interrupted run continues with the next one.
@@ -27,8 +27,7 @@ from streams_py.backtest.candidates import Candidate, choose
 from streams_py.backtest.folder import PREFIXES, SCHEME, SCORES, RunFolder, for_spark
 from streams_py.backtest.kernel import DDL, Bench, Orders, chunks_of
 from streams_py.backtest.local import SCHEMA, Tick
-from streams_py.backtest.loop.outside import SEGMENT_HEAD
-from streams_py.backtest.loop.segments import SITUATIONS, Segments
+from streams_py.backtest.loop.outside import SEGMENT_HEAD, SITUATIONS, Segments
 from streams_py.backtest.run import check_found, fingerprint_of
 from streams_py.backtest.sources import INPUT_TABLE, ORDER_COLUMNS, ORDER_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.backtest.summary import Summary

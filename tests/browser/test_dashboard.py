@@ -9,8 +9,8 @@ import pytest
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.dashboard.app import serve_board
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import serve_board
 from streams_py.dashboard.watcher import GroupWatcher
 from streams_py.ports.described_groups import DescribedGroup
 from tests.support.chromium import MISSING, Chromium

@@ -95,7 +95,7 @@ _PAGE = """
 import urllib.request, sys
 import streams_py.adapters.kafka_python.admin.streams_groups  # reads its messages
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import serve_board
+from streams_py.dashboard.app import serve_board
 assert streams_py.__file__.startswith(sys.argv[1])
 with serve_board(Board(), None) as server:
     for path, kind in (("", "html"), ("page.css", "css"), ("page.js", "javascript"), ("grid.js", "javascript")):

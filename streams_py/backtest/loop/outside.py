@@ -1,4 +1,6 @@
-"""Finds outside events: the changes of a group between two recorded rebalances that the assignor has not caused.
+"""Finds outside events, and divides a history into segments of them.
+
+Outside events are the changes of a group between two recorded rebalances that the assignor has not caused.
 
 The assignor's own decisions cause most of the next situation: which client runs a task, which copies are warm, how many
 rebalances follow. Outside events are instances or threads that joined, left or restarted, state that was lost, copies
@@ -13,9 +15,13 @@ that fell behind, and settings or topics that changed. The difference of two sit
 
 A rebalance without an outside event is a consequence of the previous one. It is not replayed, because each candidate
 has its own consequences.
+
+Segments can be replayed independently of each other, on any number of cores. A segment has ``SITUATIONS`` recorded
+situations of a group. It starts with the first one as recorded. Events between the last situation of a segment and the
+first one of the next segment are not replayed. The division depends only on the history, so every engine creates the
+same segments.
 """
 
-# ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
 from __future__ import annotations
 
 import json
@@ -26,11 +32,14 @@ from typing import Any, Final
 from streams_protocol import LATEST_OFFSET, DecodeError
 from streams_protocol.types import TaskId
 from streams_py.assignment.problem import reported_lag
-from streams_py.backtest.inputs import ReplayClient, ReplayInput, check_input
+from streams_py.backtest.inputs import ReplayClient, ReplayInput, check_input, read_input
 from streams_py.backtest.situation import ends_of
 from streams_py.events.fields import SETTING, TEXT, form, list_of, map_of, read_record, record, refused, write_record
 from streams_py.events.model import OffsetSums, SubtopologySlice
 from streams_py.system.foreign_json import loads as loads_foreign
+
+# ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
+
 
 LOST: Final = -1
 """In place of the number of records by which a copy fell behind: the copy is lost."""
@@ -173,3 +182,46 @@ def _grown(
 def _lag(value: int, end: int) -> int | None:
     lag = reported_lag(value, end)
     return 0 if lag == LATEST_OFFSET else lag
+
+
+SITUATIONS: Final = 128
+
+
+class Segments:
+    """Creates segments from the situations of one group, in their order.
+
+    It keeps one situation and the events of one segment in memory.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._start: ReplayInput | None = None
+        self._last: ReplayInput | None = None
+        self._events: list[OutsideEvent] = []
+
+    def add(self, text: str) -> Iterator[str]:
+        """Add a situation. Yields the segment that ends before it, if any, and if it has events."""
+        number = self._number
+        self._number += 1
+        if number % SITUATIONS == 0:
+            yield from self.finish()
+        try:
+            situation = read_input(text)
+        except DecodeError:
+            return  # the kernel reports it
+        if not situation.lag_ok:
+            return  # its lags are unknown; the next situation still shows which clients joined or left
+        if self._start is None or self._last is None:
+            self._start = self._last = situation
+            return
+        event = outside_event(self._last, situation)
+        self._last = situation
+        if event is not None:
+            self._events.append(event)
+
+    def finish(self) -> Iterator[str]:
+        """Yield the current segment, if it has events."""
+        if self._start is not None and self._events:
+            yield Segment(self._start, tuple(self._events)).canonical()
+        self._start = self._last = None
+        self._events = []

@@ -95,8 +95,8 @@ def serve_dashboard(
 ) -> int:
     """Serve the page until Ctrl-C. Returns the exit status."""
     try:
+        from streams_py.dashboard.app import serve_board
         from streams_py.dashboard.board import Board
-        from streams_py.dashboard.service import serve_board
         from streams_py.dashboard.watcher import GroupWatcher
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("anyio", "starlette", "uvicorn"):

@@ -177,8 +177,7 @@ def _candidates(given: list[str] | None, settings: list[str], *, live: bool) -> 
     Raises:
         ConfigError: A candidate cannot be used.
     """
-    from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
-    from streams_py.backtest.sweep import sweep
+    from streams_py.backtest.candidates import RECORDED, choose, parse_candidate, sweep
 
     given = given or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
     if live and not any(parse_candidate(text).assignor == RECORDED for text in given):

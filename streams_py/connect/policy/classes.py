@@ -11,7 +11,7 @@ import orjson
 
 from streams_py.config.user_objects import user_object
 from streams_py.connect.api import Connector, SinkTask, SourceTask
-from streams_py.connect.policy.paths import AllowedPaths
+from streams_py.connect.policy.limits import AllowedPaths
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes.json_text import decoder, exact, has_msgspec, refuse_non_finite
 from streams_py.system.printable import named

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streams_py.connect.api import Connector, SinkConnector
 from streams_py.connect.policy.classes import MissingClassError, Plugins
-from streams_py.connect.policy.overrides import OverridePolicy
+from streams_py.connect.policy.limits import OverridePolicy
 from streams_py.connect.policy.providers import ConfigProviders
 from streams_py.connect.policy.secrets import HIDDEN, hidden_keys, scrubbed, shown_config
 from streams_py.errors import ConfigError

@@ -24,7 +24,6 @@ from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import ConnectError, NotFoundError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.rest.authentication import Authentication
 from streams_py.connect.rest.forwarding import OtherWorkers
-from streams_py.connect.rest.guard import RequestGuard
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
 from streams_py.connect.rest.protection import RestProtection
@@ -37,6 +36,7 @@ from streams_py.connect.rest.requests import (
     patch_of,
     task_configs_of,
 )
+from streams_py.connect.rest.server import RequestGuard
 from streams_py.connect.rest.signing import SIGNATURE_HEADER, verify
 from streams_py.connect.worker.group_view import GroupView
 from streams_py.errors import StreamsError

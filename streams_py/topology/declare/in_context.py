@@ -1,7 +1,8 @@
 """User functions with the context of the current record: topic, partition, offset, timestamp, headers.
 
 The context belongs to a task, and an operator is shared by all tasks. So a function gets its context when the operator
-is bound. Functions without the context have no extra cost.
+is bound. Functions without the context have no extra cost. :func:`joiner_with_key` accepts all forms of a function that
+joins two values.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from typing import Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.topology.declare.nodes import NodeContext, Process, RecordContext
-
-__all__ = ["WithContext", "at_its_time", "one_function", "rearranged", "with_context", "within"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -98,3 +97,27 @@ def at_its_time(node: NodeContext, process: Process, *functions: Any) -> Process
         process(key, value, timestamp_ms)
 
     return timed
+
+
+def joiner_with_key(
+    joiner: Callable[[Any, Any], Any] | None,
+    with_key: Callable[[Any, Any, Any], Any] | None,
+    with_context: Callable[[Any, Any, Any, RecordContext], Any] | None,
+    method: str,
+) -> Any:
+    """Return a function of key, left value and right value for an operator.
+
+    Raises:
+        TopologyError: not exactly one form was passed.
+    """
+    if sum(function is not None for function in (joiner, with_key, with_context)) == 1:
+        if with_context is not None:
+            return WithContext(with_context)
+        if with_key is not None:
+            return with_key
+    if joiner is None or with_key is not None or with_context is not None:
+        raise TopologyError(
+            f"{method} needs one function: f(left, right), or with_key=f for f(key, left, right), or with_context=f "
+            "for f(key, left, right, record)"
+        )
+    return lambda key, left, right: joiner(left, right)

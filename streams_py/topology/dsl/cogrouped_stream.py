@@ -21,8 +21,7 @@ from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.dsl.windowed_stream import window_aggregate
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
-from streams_py.topology.operators.aggregates import StreamAggregate
-from streams_py.topology.operators.cogroup import CogroupMerge
+from streams_py.topology.operators.aggregates import CogroupMerge, StreamAggregate
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.tables import TableOperator
 

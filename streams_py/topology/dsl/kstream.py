@@ -10,7 +10,7 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.declare.checks import checked
 from streams_py.topology.declare.durations import Duration
-from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.in_context import joiner_with_key, one_function
 from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.declare.nodes import Operator, Partitioner, RecordContext, SinkNode
 from streams_py.topology.declare.processor import (
@@ -24,7 +24,6 @@ from streams_py.topology.dsl.asynchronous import BATCH_TIMEOUT_MS, TIMEOUT_MS, b
 from streams_py.topology.dsl.branches import BranchedKStream
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
-from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place

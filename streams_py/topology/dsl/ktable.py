@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.declare.checks import checked
-from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.in_context import joiner_with_key, one_function
 from streams_py.topology.declare.names import Prefix, check_name, name_or_generate, names_of
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.processor import ValueTransformer
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.foreign_key_joins import join_on_foreign_key
-from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed

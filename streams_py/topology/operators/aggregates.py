@@ -2,19 +2,20 @@
 
 The timestamp of a result is the larger one of the record's and the stored timestamp. But the changelog record of a
 deletion has the record's timestamp. With a record cache the operator only stores results, and the cache forwards them
-when it is flushed. Kafka Streams' ``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``.
+when it is flushed. Kafka Streams' ``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``,
+and ``KTablePassThrough`` for the common table of a cogroup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.declare.in_context import within
 from streams_py.topology.declare.nodes import Change, NodeContext, Process
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
-from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
+from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 
 _NULL_KEY_OR_VALUE = "null key or value in a grouped stream"
 
@@ -171,3 +172,24 @@ def _bind_grouped_table(
             forward(key, make_change((new, old if old_values else None)), result_ms)
 
     return process
+
+
+class CogroupMerge(TableOperator):
+    """Forwards the results of the aggregations."""
+
+    replayable = True
+
+    def __init__(self, store: str, aggregations: Sequence[TableOperator]) -> None:
+        super().__init__(store)
+        self._aggregations = tuple(aggregations)
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        for aggregation in self._aggregations:
+            aggregation.enable_old_values(force=force)
+        return super().enable_old_values(force=force)
+
+    def reader(self, node: NodeContext) -> RowReader:
+        return self._aggregations[0].reader(node)
+
+    def bind(self, node: NodeContext) -> Process:
+        return node.forward

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.backtest.candidates import BUILT_IN, Candidate, choose, parse_candidate, seed_of
+from streams_py.backtest.candidates import BUILT_IN, Candidate, choose, parse_candidate, seed_of, sweep
 from streams_py.backtest.kernel import Orders
-from streams_py.backtest.sweep import sweep
 from streams_py.errors import ConfigError
 from tests.support.backtest.assignors import InTurn
 from tests.support.backtest.kit import A, B, client, replay, rows

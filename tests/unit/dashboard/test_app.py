@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py.dashboard.app import dashboard_app
+from streams_py.dashboard.app import dashboard_app, serve_board
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import serve_board
 from streams_py.errors import ConfigError, StreamsError
 
 

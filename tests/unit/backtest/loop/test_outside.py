@@ -14,9 +14,8 @@ from streams_py.backtest.candidates import CONFIG_KEYS, Chosen, choose_recorded
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput, read_input
 from streams_py.backtest.kernel import EVENTS, Bench, Orders, Row
-from streams_py.backtest.loop.outside import LOST, OutsideEvent, outside_event, read_segment
+from streams_py.backtest.loop.outside import LOST, SITUATIONS, OutsideEvent, Segments, outside_event, read_segment
 from streams_py.backtest.loop.replaying import replay_segment
-from streams_py.backtest.loop.segments import SITUATIONS, Segments
 from streams_py.backtest.loop.world import CandidateGroup
 from streams_py.backtest.rounds import RoundSettings
 from streams_py.events.model import Assignor, Consumer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from streams_py.connect.assignment.cooperative import KindLoad
 from streams_py.connect.assignment.delay import LostJobs, backoff_ms
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
-from streams_py.connect.assignment.load import KindLoad
 from tests.support.connect.trace import D, Group, connectors, expected, jobs, many, shown
 
 TWO = connectors("c1 c2", 4)

@@ -17,8 +17,7 @@ psycopg = pytest.importorskip("psycopg", reason="PostgreSQL connectors need psyc
 from streams_py.connect.connectors.postgresql import connect  # noqa: E402
 from streams_py.connect.connectors.postgresql_sink import PostgresqlSinkSettings  # noqa: E402
 from streams_py.connect.policy.classes import Plugins  # noqa: E402
-from streams_py.connect.policy.overrides import OverridePolicy  # noqa: E402
-from streams_py.connect.policy.paths import AllowedPaths  # noqa: E402
+from streams_py.connect.policy.limits import AllowedPaths, OverridePolicy  # noqa: E402
 from streams_py.connect.policy.providers import ConfigProviders  # noqa: E402
 from streams_py.connect.policy.worker_policy import WorkerPolicy  # noqa: E402
 from streams_py.errors import ConfigError, ConnectorError  # noqa: E402

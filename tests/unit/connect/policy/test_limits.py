@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 
 from streams_py.connect.policy import classes
 from streams_py.connect.policy.classes import MissingClassError, Plugins
-from streams_py.connect.policy.overrides import OverridePolicy
-from streams_py.connect.policy.paths import AllowedPaths
+from streams_py.connect.policy.limits import AllowedPaths, OverridePolicy
 from streams_py.connect.policy.providers import ConfigProviders, has_placeholder, is_placeholder
 from streams_py.connect.policy.secrets import HIDDEN, scrubbed, shown_config
 from streams_py.connect.rest.app import rest_app

@@ -1,14 +1,19 @@
-"""Settings of Kafka clients that a connector may override (KIP-458).
+"""What a connector's configuration may not contain: settings of clients, and paths of the worker's host.
 
-The policy is the setting ``connector.client.config.override.policy``. Kafka's default is ``All``, ours is ``None``.
-librdkafka loads native code that a setting names, and a connector with its own bootstrap address or login could use the
-worker to reach other clusters. Therefore ``All`` does not include those keys here. The policy ``Principal``, which
-consists of them, does not exist.
+Settings of Kafka clients that a connector may override (KIP-458): the policy is the setting
+``connector.client.config.override.policy``. Kafka's default is ``All``, ours is ``None``. librdkafka loads native code
+that a setting names, and a connector with its own bootstrap address or login could use the worker to reach other
+clusters. Therefore ``All`` does not include those keys here. The policy ``Principal``, which consists of them, does not
+exist.
+
+Paths that connectors may use are below ``file.connectors.allowed.paths``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from streams_py.adapters.security.settings import is_security_key
@@ -55,3 +60,26 @@ def _is_never_allowed(setting: str) -> bool:
         or name in _NEVER
         or any(part in name for part in _NEVER_PARTS)
     )
+
+
+class AllowedPaths:
+    """Allows files and folders below these folders. Resolves links before the comparison."""
+
+    def __init__(self, folders: Sequence[str] = ()) -> None:
+        self._folders = folders
+
+    def problems(self, keys: Sequence[str], config: Mapping[str, str]) -> list[str]:
+        """Return a sentence for each of these keys whose path is not allowed."""
+        return [
+            f"{key} = {config[key]!r} is not below a folder of file.connectors.allowed.paths "
+            f"({', '.join(self._folders) or 'which is empty'}); set it on the workers"
+            for key in keys
+            if key in config and not self._has(config[key])
+        ]
+
+    def _has(self, path: str) -> bool:
+        try:
+            real = Path(os.path.realpath(path))
+        except ValueError:  # a NUL character
+            return False
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self._folders)

@@ -42,7 +42,7 @@ class Leaving(QuietClosing):
         if self._is_joining() and not self._generation.has_member_id():
             await self._wait_for_id(Timer(min(timeout_ms, _ID_WAIT_MS)))
         if self._is_joining():
-            self._give_up_connection(self.coordinator_id)
+            self.give_up_connection(self.coordinator_id)
         await self.maybe_leave_group_async(reason, timer.timeout_ms)
 
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
@@ -57,7 +57,8 @@ class Leaving(QuietClosing):
         while self._is_joining() and not (self._generation.has_member_id() or timer.expired):
             await self._net.sleep(_CHECK_S)
 
-    def _give_up_connection(self, node_id: Any) -> None:
+    def give_up_connection(self, node_id: Any) -> None:
+        """Close the connection to a node, and drop its unsent bytes."""
         connection = self._manager._conns.get(node_id)
         if connection is None:
             return

@@ -326,7 +326,7 @@ def test_orderly_close_warns_of_nothing_though_it_cuts_requests_off(group, until
     until(lambda: thread.rounds == 1, "the empty first round")
     assert entered.wait(60)
     member.request_rejoin("to have a request with the broker that it does not answer")
-    until(lambda: member._coordinator._waits_at is not None, "the join is with the broker")
+    until(lambda: member._coordinator._requests.waits_at is not None, "the join is with the broker")
     caplog.clear()
     member.leave_and_close(leave_group=leave_group, timeout_ms=10_000)
     gate.set()

@@ -24,7 +24,9 @@ def test_session_of_another_member_is_started_and_nobody_notices(group, until):
         return future
 
     coordinator._manager.send = recorded
-    done = coordinator._manager.call_soon(coordinator._stale_members.start_sessions, coordinator, coordinator.member_id)
+    done = coordinator._manager.call_soon(
+        coordinator._requests.stale_members.start_sessions, coordinator, coordinator.member_id
+    )
     until(lambda: done.is_done, "the sessions are started")
     assert answers == [("static-b", 0)]
     assert first.group_metadata().generation == generation

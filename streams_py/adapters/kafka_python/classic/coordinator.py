@@ -1,8 +1,8 @@
 """A member of a Streams group, based on kafka-python's consumer coordinator.
 
 kafka-python 3.0.12 supports a custom assignor with binary user data, which librdkafka does not. But its coordinator
-behaves in four ways that do not suit a Streams member. This subclass replaces them, on top of :mod:`.group_requests`
-and :mod:`.subscribed_topics`. It uses private methods, so it works with the tested versions only (pinned in
+behaves in four ways that do not suit a Streams member. This subclass replaces them, with :mod:`.group_requests` and
+:mod:`.subscribed_topics` as its parts. It uses private methods, so it works with the tested versions only (pinned in
 pyproject.toml). Tests verify each fact that it relies on.
 
 1. *The result of a finished join is kept.* In kafka-python, JoinGroup and SyncGroup run in the background, and a later
@@ -34,6 +34,7 @@ from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
 from kafka.structs import MemberState
 from kafka.structs import TopicPartition as KafkaPartition
@@ -41,6 +42,10 @@ from kafka.util import Timer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.classic.doubt import Doubt
+from streams_py.adapters.kafka_python.classic.group_requests import GroupRequests
+from streams_py.adapters.kafka_python.classic.heartbeats import AFTER_DEATH_S, Heartbeats
+from streams_py.adapters.kafka_python.classic.metadata_watch import MetadataSnapshot
 from streams_py.adapters.kafka_python.classic.options import MemberOptions
 from streams_py.adapters.kafka_python.classic.payloads import (
     assignments_to_send,
@@ -50,6 +55,7 @@ from streams_py.adapters.kafka_python.classic.payloads import (
 )
 from streams_py.adapters.kafka_python.classic.subscribed_topics import SubscribedTopics
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.offsets import (
     answered_offsets,
     check_all_committed,
@@ -59,6 +65,7 @@ from streams_py.adapters.kafka_python.offsets import (
     send_offset_fetch,
     unstable_partitions,
 )
+from streams_py.adapters.kafka_python.session import Session
 from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
@@ -86,8 +93,11 @@ class _FinishedJoin:
     assignment: bytes
 
 
-class StreamsCoordinator(SubscribedTopics):
+class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     """kafka-python's coordinator with the changes for a Streams member; see the module's docstring."""
+
+    _metadata_snapshot: MetadataSnapshot
+    _assignment_snapshot: MetadataSnapshot | None
 
     def __init__(
         self,
@@ -99,7 +109,10 @@ class StreamsCoordinator(SubscribedTopics):
         **settings: Any,
     ) -> None:
         self._listener = listener
+        self._inbox = inbox
         self._options = options
+        self.failure: BaseException | None = None
+        """The error that has ended this membership; read by the polling thread."""
         self.owned: frozenset[TopicPartition] = frozenset()
         """The partitions that this member owns. kafka-python's own record of them is not used."""
         self.unstable: list[TopicPartition] = []  # in the last response about committed offsets
@@ -108,8 +121,15 @@ class StreamsCoordinator(SubscribedTopics):
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
         self._completing = False
-        self._in_doubt = False  # as last reported to the listener
-        super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
+        # Brokers build a member id from the client id and a random part. The mock cluster uses an address, which it may
+        # reuse for another member.
+        self._own_prefix = f"{client._manager.config['client_id']}-"
+        self._topics = SubscribedTopics(client._manager.cluster, subscription, with_racks=bool(options.rack))
+        super().__init__(client, subscription, **settings)
+        self.heartbeat = Heartbeats(**self.config)
+        self._session = Session(self.config["session_timeout_ms"])
+        self._doubt = Doubt(self._session, listener)
+        self._requests = GroupRequests(self, self._doubt)
         self._stored_group = StoredGroup(self.group_id, self.config["retry_backoff_ms"])
 
     # -- for other threads -----------------------------------------------------------------------------------------
@@ -141,6 +161,12 @@ class StreamsCoordinator(SubscribedTopics):
             silent_s = time.monotonic() - answered
             return not self._heartbeat_enabled or silent_s > self.config["session_timeout_ms"] / 1000
 
+    def fail(self, error: BaseException) -> None:
+        """End this membership: the polling thread stops, and later calls raise ``error``."""
+        if self.failure is None:
+            self.failure = error
+        self._inbox.wake()
+
     # -- doubts ------------------------------------------------------------------------------------------------------
 
     def watch_session(self) -> None:
@@ -155,15 +181,55 @@ class StreamsCoordinator(SubscribedTopics):
         self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.check_interval_ms) / 1000, self.watch_session)
 
     def _note_doubt(self) -> None:
-        if self.owned and not (self._in_doubt or self.is_closing or self.is_member()):
-            self._in_doubt = True
-            self._listener.on_doubt(True)
+        if self.owned and not (self.is_closing or self.is_member()):
+            self._doubt.report()
 
-    def _confirm(self, sent_at: float) -> None:
-        super()._confirm(sent_at)
-        if self._in_doubt and not self._session.has_expired():
-            self._in_doubt = False
-            self._listener.on_doubt(False)
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
+        """Replace the subscription; a change causes a rejoin. ``pattern`` must match the whole name of a topic."""
+        if self._topics.subscribe(topics, pattern):
+            self._inbox.wake()
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        if cluster.unauthorized_topics:
+            self.fail(kafka_errors.TopicAuthorizationFailedError(sorted(cluster.unauthorized_topics)))
+        if not self._subscription.partitions_auto_assigned():
+            return
+        self._metadata_snapshot = self._topics.update(
+            cluster, self._metadata_snapshot, exclude_internal=self.config["exclude_internal_topics"]
+        )
+        if self.need_rejoin():
+            self._inbox.wake()
+
+    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> MetadataSnapshot:
+        return self._topics.snapshot(cluster)
+
+    async def _refresh_metadata(self, timeout_ms: int) -> None:
+        await self._topics.refresh(self._manager, timeout_ms)
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------------
+
+    def expect_rebalance(self) -> None:
+        """Send heartbeats more often for some seconds."""
+        self.heartbeat.expect_rebalance(AFTER_DEATH_S)
+        self._heartbeat_wakeup.notify()
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
+        try:
+            super()._handle_heartbeat_response(response, send_time)
+            self._doubt.confirm(send_time)
+        except kafka_errors.RebalanceInProgressError:  # sent to members only
+            self._doubt.confirm(send_time)
+            raise
+        except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
+            # kafka-python only stops its heartbeats, or repeats them indefinitely. Its polls never raise this error.
+            self.fail(error)
+            raise
+
+    def other_connection(self) -> Any:
+        """Return a node id for requests that JoinGroup does not delay (:meth:`GroupRequests.other_connection`)."""
+        return self._requests.other_connection()
 
     # -- polling ---------------------------------------------------------------------------------------------------
 
@@ -206,8 +272,11 @@ class StreamsCoordinator(SubscribedTopics):
         return RebalanceProtocol.COOPERATIVE if self._options.cooperative else RebalanceProtocol.EAGER
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        was_member = not self._generation.is_lost()
+        generation = self._generation
+        former, was_member = generation.member_id, not generation.is_lost()
         super().reset_generation(member_id)
+        if self.group_instance_id is None and former != member_id and former.startswith(self._own_prefix):
+            self._requests.former_ids.add(former, was_member=was_member)
         self._joined = None
         if was_member:
             # Prepare again, also in the middle of a rejoin, so that owned partitions are reported as lost.
@@ -248,7 +317,7 @@ class StreamsCoordinator(SubscribedTopics):
                 if error is raised:
                     raise
                 raise error from raised
-            self._times_forgotten = 0
+            self._requests.joined()
             self._stored_group.joined()
             finished = _FinishedJoin(self._generation, assignment)
         self._finished_join = finished
@@ -269,7 +338,7 @@ class StreamsCoordinator(SubscribedTopics):
         if isinstance(error, GroupNotStoredError):
             await self._net.sleep(self._stored_group.pause_s())
         else:
-            await super()._pause_after(error)
+            await self._requests.pause_after(error)
 
     async def _attempt_join(self) -> bytes:
         reason, self._rejoin_reason = self._rejoin_reason, None
@@ -280,7 +349,7 @@ class StreamsCoordinator(SubscribedTopics):
             self.state = MemberState.REBALANCING
         _log.info("joining group %s%s", self.group_id, f": {reason}" if reason else "")
         sent_at = time.monotonic()
-        response = await self._send_and_stay(
+        response = await self._requests.send_and_stay(
             JoinGroupRequest(
                 group_id=self.group_id,
                 session_timeout_ms=self.config["session_timeout_ms"],
@@ -292,9 +361,9 @@ class StreamsCoordinator(SubscribedTopics):
                 reason=reason,
                 max_version=_JOIN_VERSION_MAX,
             ),
-            timeout_ms=self._rebalance_timeout_ms(),
+            timeout_ms=self._requests.rebalance_timeout_ms(),
             # The response to a request without an id is only an id. The group does not have the member yet.
-            on_wait=self._listener.on_join_waits if self._generation.member_id or self.group_instance_id else None,
+            on_wait=self._note_wait if self._generation.member_id or self.group_instance_id else None,
         )
         self._process_join_group_response(response, sent_at)
         generation = self._generation
@@ -303,13 +372,13 @@ class StreamsCoordinator(SubscribedTopics):
             self._stored_group.follow(response.leader)
         else:
             self._stored_group.lead(response.members)
-            self._stale_members.note_members(response.members)
+            self._requests.stale_members.note_members(response.members)
             leading = self._lead(response.members, keep=response.skip_assignment)
-            assignments = await self._with_heartbeats(leading, self._heartbeat_once)
+            assignments = await self._requests.with_heartbeats(leading, self._requests.heartbeat_once)
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
         sent_at = time.monotonic()
-        response = await self._send_and_stay(
+        response = await self._requests.send_and_stay(
             SyncGroupRequest(
                 group_id=self.group_id,
                 generation_id=generation.generation_id,
@@ -321,16 +390,19 @@ class StreamsCoordinator(SubscribedTopics):
                 max_version=_SYNC_VERSION_MAX,
             ),
             # The leader may take this long. A shorter timeout would make all members rejoin, indefinitely.
-            timeout_ms=self._rebalance_timeout_ms(),
+            timeout_ms=self._requests.rebalance_timeout_ms(),
         )
         assignment: bytes = self._process_sync_group_response(response, sent_at)
-        self._confirm(sent_at)
+        self._doubt.confirm(sent_at)
         return assignment
+
+    async def _note_wait(self) -> None:
+        await self._inbox.call(self._listener.on_join_waits)
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         building = self._inbox.call(self._listener.subscription_user_data, topics)
         member_id = self._generation.member_id
-        user_data = await self._with_heartbeats(building, lambda: self._check_membership(member_id))
+        user_data = await self._requests.with_heartbeats(building, lambda: self._requests.check_membership(member_id))
         if self.owned and self._generation.is_lost():
             # Building it may wait for a commit. Meanwhile the generation was lost, so `owned` is no longer valid.
             raise kafka_errors.UnknownMemberIdError("this member was removed while it built its subscription")
@@ -407,7 +479,7 @@ class StreamsCoordinator(SubscribedTopics):
         self._joined = GroupMetadata(self.group_id, generation, member_id, self.group_instance_id)
         received = read_assignment(assignment)
         assigned, owned = frozenset(received.partitions), self.owned
-        if not self._is_subscribed_to({partition.topic for partition in assigned}):
+        if not self._topics.includes({partition.topic for partition in assigned}):
             if self._subscription.subscribed_pattern is None:  # newer metadata would not change this
                 error = self._other_topology({partition.topic for partition in assigned})
                 self.fail(error)

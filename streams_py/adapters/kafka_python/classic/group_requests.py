@@ -24,16 +24,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
-from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.future import Future
-from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
+from kafka.protocol.consumer import HeartbeatRequest
 
-from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.classic.doubt import Doubt
 from streams_py.adapters.kafka_python.classic.former_ids import FormerIds
-from streams_py.adapters.kafka_python.classic.heartbeats import AFTER_DEATH_S, Heartbeats
 from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
-from streams_py.adapters.kafka_python.leaving import Leaving
-from streams_py.adapters.kafka_python.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -47,45 +43,28 @@ _MEMBER: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressEr
 """Error codes of heartbeat responses that the broker sends to members only."""
 
 
-class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
-    """kafka-python's coordinator with the requests of a Streams member. Runs on the network thread."""
+class GroupRequests:
+    """The requests of one member to its group's coordinator. Runs on the network thread.
 
-    def __init__(self, client: Any, subscription: Any, inbox: CallbackInbox, **settings: Any) -> None:
-        self._inbox = inbox
-        self.failure: BaseException | None = None
-        """The error that has ended this membership; read by the polling thread."""
-        self._waits_at: Any = None  # the node to which JoinGroup or SyncGroup is in flight
+    Args:
+        coordinator: kafka-python's coordinator of the member, the :class:`.coordinator.StreamsCoordinator`.
+        doubt: The member's session. Responses to members confirm it.
+    """
+
+    def __init__(self, coordinator: Any, doubt: Doubt) -> None:
+        self._coordinator = coordinator
+        self._manager = coordinator._manager
+        self._config = coordinator.config
+        self._doubt = doubt
+        self.waits_at: Any = None
+        """The node to which JoinGroup or SyncGroup is in flight; None otherwise."""
+        self.former_ids = FormerIds()
+        self.stale_members = StaleMembers()
         self._times_forgotten = 0  # consecutive UNKNOWN_MEMBER_ID responses
-        self._former_ids = FormerIds()
-        self._stale_members = StaleMembers()
-        # Brokers build a member id from the client id and a random part. The mock cluster uses an address, which it may
-        # reuse for another member.
-        self._own_prefix = f"{client._manager.config['client_id']}-"
-        super().__init__(client, subscription, **settings)
-        self.heartbeat = Heartbeats(**self.config)
-        self._session = Session(self.config["session_timeout_ms"])
 
-    def fail(self, error: BaseException) -> None:
-        """End this membership: the polling thread stops, and later calls raise ``error``."""
-        if self.failure is None:
-            self.failure = error
-        self._inbox.wake()
-
-    def expect_rebalance(self) -> None:
-        """Send heartbeats more often for some seconds."""
-        self.heartbeat.expect_rebalance(AFTER_DEATH_S)
-        self._heartbeat_wakeup.notify()
-
-    def _confirm(self, sent_at: float) -> None:
-        """Note that the broker has answered, as to a member, a request that was sent at ``sent_at``."""
-        self._session.confirm(sent_at)
-
-    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        generation = self._generation
-        former = generation.member_id
-        super().reset_generation(member_id)
-        if self.group_instance_id is None and former != member_id and former.startswith(self._own_prefix):
-            self._former_ids.add(former, was_member=not generation.is_lost())
+    def joined(self) -> None:
+        """Note that JoinGroup and SyncGroup were answered."""
+        self._times_forgotten = 0
 
     def other_connection(self) -> Any:
         """Return a node id for requests to the group's coordinator that must not wait behind JoinGroup or SyncGroup.
@@ -97,19 +76,19 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             CoordinatorNotAvailableError: The coordinator is unknown, or its connection has JoinGroup or SyncGroup in
                 flight. A request behind it would time out, which closes the connection.
         """
-        coordinator_id = self.coordinator()
+        coordinator_id = self._coordinator.coordinator()
         if coordinator_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
         text = str(coordinator_id)
         if text.startswith(_COORDINATOR_PREFIX):
             broker = int(text.removeprefix(_COORDINATOR_PREFIX))
-            if self._cluster.broker_metadata(broker) is not None:
+            if self._coordinator._cluster.broker_metadata(broker) is not None:
                 return broker
-        if self._waits_at == coordinator_id:
+        if self.waits_at == coordinator_id:
             raise kafka_errors.CoordinatorNotAvailableError
         return coordinator_id
 
-    async def _pause_after(self, error: Exception) -> None:
+    async def pause_after(self, error: Exception) -> None:
         """Pause before another join if the coordinator repeatedly forgets member ids that it has just assigned.
 
         Such a coordinator is still loading the group. kafka-python would retry immediately, and each attempt gets
@@ -117,38 +96,37 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         """
         if isinstance(error, kafka_errors.UnknownMemberIdError):
             if self._times_forgotten:
-                pause_ms = self.config["retry_backoff_ms"] * 2 ** min(self._times_forgotten - 1, _DOUBLINGS_MAX)
+                pause_ms = self._config["retry_backoff_ms"] * 2 ** min(self._times_forgotten - 1, _DOUBLINGS_MAX)
                 await self._manager._net.sleep(min(pause_ms, _PAUSE_MS_MAX) / 1000)
             self._times_forgotten += 1
 
     # -- requests that take as long as the group takes -----------------------------------------------------------------
 
-    def _rebalance_timeout_ms(self) -> int:
+    def rebalance_timeout_ms(self) -> int:
         """Return the timeout of JoinGroup and SyncGroup.
 
         The broker answers JoinGroup when all members have joined, and SyncGroup when the leader has assigned, but at
         the latest after max.poll.interval.ms.
         """
-        return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
+        return int(max(self._config["request_timeout_ms"], self._config["max_poll_interval_ms"] + 5_000))
 
-    async def _send_and_stay(
-        self, request: Any, timeout_ms: int | None = None, on_wait: Callable[[], None] | None = None
+    async def send_and_stay(
+        self, request: Any, timeout_ms: int | None = None, on_wait: Callable[[], Awaitable[None]] | None = None
     ) -> Any:
         """Send a request that keeps this member in the group until it is answered.
 
         The same request is sent again whenever it is unanswered for 1.5 session timeouts.
 
         Args:
-            on_wait: Called on the polling thread once the request is sent, and then every few seconds until it is
-                answered.
+            on_wait: Called once the request is sent, and then every few seconds until it is answered.
         """
 
         async def send() -> Any:
             return await self._send_to_coordinator(request, timeout_ms)
 
-        self._stale_members.note(self._generation.generation_id)
-        self._stale_members.forget_started()
-        patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
+        self.stale_members.note(self._coordinator._generation.generation_id)
+        self.stale_members.forget_started()
+        patience_s = _SESSIONS_MAX * self._config["session_timeout_ms"] / 1000
         while True:
             answer = self._manager.call_soon(send)
             if on_wait is not None:
@@ -157,40 +135,40 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             given_up = False
             while not answer.is_done:
                 try:
-                    await self._manager.wait_for(_outcome(answer), self._session.check_interval_ms)
+                    await self._manager.wait_for(_outcome(answer), self._doubt.session.check_interval_ms)
                 except kafka_errors.KafkaTimeoutError:
-                    self._manager.call_soon(self._check_membership, request.member_id)
-                    self._manager.call_soon(self._former_ids.leave, self, request.member_id)
-                    if time.monotonic() > until_s and self._waits_at is not None and not given_up:
+                    self._manager.call_soon(self.check_membership, request.member_id)
+                    self._manager.call_soon(self.former_ids.leave, self._coordinator, request.member_id)
+                    if time.monotonic() > until_s and self.waits_at is not None and not given_up:
                         given_up = True
                         self._give_up(request, patience_s)
-                        self._manager.call_soon(self._stale_members.start_sessions, self, request.member_id)
+                        self._manager.call_soon(self.stale_members.start_sessions, self._coordinator, request.member_id)
             if answer.exception is None:
                 return answer.value
             # Send the same request again, because a new JoinGroup would restart the rebalance of a group whose leader
             # is already assigning.
-            if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self.is_closing:
+            if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self._coordinator.is_closing:
                 raise answer.exception
 
-    async def _note_wait(self, answer: Any, on_wait: Callable[[], None]) -> None:
-        while not (answer.is_done or self.is_closing):
-            await self._inbox.call(on_wait)
+    async def _note_wait(self, answer: Any, on_wait: Callable[[], Awaitable[None]]) -> None:
+        while not (answer.is_done or self._coordinator.is_closing):
+            await on_wait()
             await self._manager._net.sleep(_WAIT_INTERVAL_S)
 
-    async def _check_membership(self, waiting_as: str) -> None:
+    async def check_membership(self, waiting_as: str) -> None:
         """Send a heartbeat over another connection, while a request waits for the group or is not sent yet.
 
         Only a response that confirms the session is used. The response to the waiting request reports everything else.
         If the response to the previous request was lost, the group may already have the next generation.
         """
-        generation = self._generation
+        generation = self._coordinator._generation
         if generation.is_lost() or generation.member_id != waiting_as:
             return  # a member without a generation owns no partitions
         request = HeartbeatRequest(
-            group_id=self.group_id,
+            group_id=self._coordinator.group_id,
             generation_id=generation.generation_id,
             member_id=generation.member_id,
-            group_instance_id=self.group_instance_id,
+            group_instance_id=self._coordinator.group_instance_id,
         )
         sent_at = time.monotonic()
         try:
@@ -198,38 +176,38 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         except kafka_errors.KafkaError as error:
             _log.debug("heartbeat of a member that waits for its group: %s", error)
             return
-        if response.error_code in _MEMBER and generation is self._generation:
-            self._confirm(sent_at)
+        if response.error_code in _MEMBER and generation is self._coordinator._generation:
+            self._doubt.confirm(sent_at)
 
     def _give_up(self, request: Any, after_s: float) -> None:
         _log.warning(
             "group %s: %s was not answered within %g "
             "s, longer than session.timeout.ms; sending it again, since the request may be lost",
-            self.group_id,
+            self._coordinator.group_id,
             request.name,
             after_s,
         )
-        self._give_up_connection(self._waits_at)
+        self._coordinator.give_up_connection(self.waits_at)
 
     async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
-        node_id = self.coordinator_id
-        if self.is_closing:
+        node_id = self._coordinator.coordinator_id
+        if self._coordinator.is_closing:
             raise kafka_errors.Cancelled("this member is leaving")
         if node_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
-        self._waits_at = node_id
+        self.waits_at = node_id
         try:
             return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         except kafka_errors.KafkaError as error:
             if not isinstance(error, kafka_errors.Cancelled):  # this member has closed the connection itself
-                self._failed_request(node_id, request, error)
+                self._coordinator._failed_request(node_id, request, error)
             raise
         finally:
-            self._waits_at = None
+            self.waits_at = None
 
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 
-    async def _with_heartbeats(self, step: Awaitable[Any], heartbeat: Callable[[], Awaitable[None]]) -> Any:
+    async def with_heartbeats(self, step: Awaitable[Any], heartbeat: Callable[[], Awaitable[None]]) -> Any:
         """Await ``step``, and call ``heartbeat`` at the heartbeat interval to keep the session.
 
         For a leader that is computing its assignment, and for a member that has not sent JoinGroup yet.
@@ -241,30 +219,19 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         result = self._manager.call_soon(run)
         while not result.is_done:
             try:
-                await self._manager.wait_for(_outcome(result), self.config["heartbeat_interval_ms"])
+                await self._manager.wait_for(_outcome(result), self._config["heartbeat_interval_ms"])
             except kafka_errors.KafkaTimeoutError:
                 await heartbeat()
         if result.exception is not None:
             raise result.exception
         return result.value
 
-    async def _heartbeat_once(self) -> None:
+    async def heartbeat_once(self) -> None:
+        """Send one heartbeat of a leader that is computing its assignment."""
         try:
-            await self._send_heartbeat_request()
+            await self._coordinator._send_heartbeat_request()
         except kafka_errors.KafkaError as error:
             _log.debug("heartbeat of the assigning leader: %s", error)
-
-    def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
-        try:
-            super()._handle_heartbeat_response(response, send_time)
-            self._confirm(send_time)
-        except kafka_errors.RebalanceInProgressError:  # sent to members only
-            self._confirm(send_time)
-            raise
-        except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
-            # kafka-python only stops its heartbeats, or repeats them indefinitely. Its polls never raise this error.
-            self.fail(error)
-            raise
 
 
 def _outcome(result: Any) -> Any:

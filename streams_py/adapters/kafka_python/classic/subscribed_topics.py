@@ -15,64 +15,56 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from streams_py.adapters.kafka_python.callbacks import CallbackInbox
-from streams_py.adapters.kafka_python.classic.group_requests import GroupRequests
 from streams_py.adapters.kafka_python.classic.metadata_watch import Disappearances, MetadataSnapshot, metadata_snapshot
 
 _log = logging.getLogger(__name__)
 
 
-class SubscribedTopics(GroupRequests):
-    """The part of a member's coordinator that handles topics. Runs on the network thread.
+class SubscribedTopics:
+    """The topics of a member, and the leader's view of their partitions. Runs on the network thread.
 
-    ``with_racks``: whether changes of the replicas' racks also cause a rebalance.
+    Args:
+        cluster: kafka-python's metadata of the cluster.
+        subscription: kafka-python's subscription of the member.
+        with_racks: Whether changes of the replicas' racks also cause a rebalance.
     """
 
-    _metadata_snapshot: MetadataSnapshot
-    _assignment_snapshot: MetadataSnapshot | None
-
-    def __init__(
-        self, client: Any, subscription: Any, inbox: CallbackInbox, *, with_racks: bool, **settings: Any
-    ) -> None:
+    def __init__(self, cluster: Any, subscription: Any, *, with_racks: bool) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
         self._with_racks = with_racks
         self._disappearances = Disappearances()
-        super().__init__(client, subscription, inbox, **settings)
 
-    def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
-        """Replace the subscription; a change causes a rejoin. ``pattern`` must match the whole name of a topic."""
+    def subscribe(self, topics: Collection[str], pattern: str | None) -> bool:
+        """Replace the subscription. ``pattern`` must match the whole name of a topic. Return whether it has changed."""
         whole = rf"(?:{pattern})\Z" if pattern is not None else None
         current = self._subscription.subscribed_pattern
         if self._subscription.subscription is not None:
             if whole == (current.pattern if current else None) and (
                 whole is not None or self._subscription.subscription == set(topics)
             ):
-                return
+                return False
             self._subscription.unsubscribe()
         self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
         self._subscription.reset_group_subscription()  # from now on, only these are requested
         self._cluster.need_all_topic_metadata = whole is not None
         self._cluster.set_topics([] if whole else sorted(topics))
         self._cluster.request_update()
-        self._inbox.wake()
+        return True
 
-    def _handle_metadata_update(self, cluster: Any) -> None:
-        if cluster.unauthorized_topics:
-            self.fail(kafka_errors.TopicAuthorizationFailedError(sorted(cluster.unauthorized_topics)))
-        if not self._subscription.partitions_auto_assigned():
-            return
+    def update(self, cluster: Any, latest: MetadataSnapshot, *, exclude_internal: bool) -> MetadataSnapshot:
+        """Apply new metadata to the subscription. Return the snapshot that follows ``latest``."""
         pattern, subscribed = self._subscription.subscribed_pattern, self._subscription.subscription
         group = self._subscription.group_subscription()
-        watched = {topic: at for topic, at in self._metadata_snapshot.items() if at and topic in group}
+        watched = {topic: at for topic, at in latest.items() if at and topic in group}
         doubted = self._doubted(watched, subscribed if pattern else (), cluster)
         if pattern is not None:
-            there = cluster.topics(self.config["exclude_internal_topics"])
+            there = cluster.topics(exclude_internal)
             matching = {topic for topic in there if pattern.match(topic)} | (doubted & subscribed)
             if matching != subscribed:
                 self._subscription.change_subscription(sorted(matching))
-        newest = self._build_metadata_snapshot(self._subscription, cluster)
-        self._metadata_snapshot = newest | {topic: watched[topic] for topic in doubted & newest.keys() & watched.keys()}
-        if self.need_rejoin():
-            self._inbox.wake()
+        newest = self.snapshot(cluster)
+        return newest | {topic: watched[topic] for topic in doubted & newest.keys() & watched.keys()}
 
     def _doubted(self, watched: MetadataSnapshot, matched: Collection[str], cluster: Any) -> frozenset[str]:
         known = dict.fromkeys(matched, 1) | {topic: len(partitions) for topic, partitions in watched.items()}
@@ -85,16 +77,19 @@ class SubscribedTopics(GroupRequests):
             cluster.request_update()
         return doubted
 
-    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> MetadataSnapshot:
-        return metadata_snapshot(subscription.group_subscription(), cluster, with_racks=self._with_racks)
+    def snapshot(self, cluster: Any) -> MetadataSnapshot:
+        """Return the partitions of all topics to which the group subscribes."""
+        return metadata_snapshot(self._subscription.group_subscription(), cluster, with_racks=self._with_racks)
 
-    async def _refresh_metadata(self, timeout_ms: int) -> None:
+    async def refresh(self, manager: Any, timeout_ms: int) -> None:
+        """Request metadata, and wait for it. Does not raise Kafka's errors."""
         try:
-            await self._manager.wait_for(self._cluster.request_update(), timeout_ms)
+            await manager.wait_for(self._cluster.request_update(), timeout_ms)
         except kafka_errors.KafkaError as error:
             _log.debug("metadata not refreshed: %s", error)
 
-    def _is_subscribed_to(self, topics: Collection[str]) -> bool:
+    def includes(self, topics: Collection[str]) -> bool:
+        """Whether all of ``topics`` are in the subscription. Topics that match its pattern are added to it."""
         pattern: re.Pattern[str] | None = self._subscription.subscribed_pattern
         subscribed: set[str] = self._subscription.subscription
         if pattern is None:

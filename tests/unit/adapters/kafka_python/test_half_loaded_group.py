@@ -22,7 +22,7 @@ def of_generation_305(make, *, name="c-0", told=()):
         member.will_join(generation, T0, member_id=name)
         member.coordinator.request_rejoin_because("because")
         assert member.poll() is True
-    member.coordinator._stale_members.note_members(
+    member.coordinator._requests.stale_members.note_members(
         SimpleNamespace(member_id=name, group_instance_id=None) for name in told
     )
     return member
@@ -57,13 +57,13 @@ def test_group_whose_old_members_are_known_to_one_who_has_led_does_not_wait_for_
     member = of_generation_305(make, told=["dead-1", "dead-2", *(f"gone-{number}" for number in range(others))])
     group = half_loaded(member)
     looks = []
-    start = member.coordinator._stale_members.start_sessions
+    start = member.coordinator._requests.stale_members.start_sessions
 
     async def look(*arguments):
         await start(*arguments)
         looks.append({name for name, generation in group.heartbeats if generation == 276})
 
-    member.coordinator._stale_members.start_sessions = look
+    member.coordinator._requests.stale_members.start_sessions = look
     assert member.poll(20_000) is True
     assert {"dead-1", "dead-2"} <= looks[0], "with the first look at all of them"
     assert group.loads == 1

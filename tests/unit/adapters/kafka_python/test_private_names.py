@@ -23,7 +23,7 @@ def test_private_names_are_there_and_as_they_were() -> None:
 
 
 def test_private_names_of_other_objects_have_a_known_home() -> None:
-    ours = {"_base", "_confirm"}
+    ours = {"_base"}
     assert names_of_others() - ours <= set(OTHERS), "say in tests/kafka_private_names.py whose it is"
 
 

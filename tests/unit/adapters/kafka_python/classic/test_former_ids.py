@@ -132,7 +132,7 @@ def test_member_that_is_forgotten_again_and_again_joins_more_rarely(make):
         member.joins.append((UNKNOWN_MEMBER_ID, -1, "c-1"))
     member.will_join(2, T0, member_id="c-2")
     member.coordinator.config["retry_backoff_ms"] = 100
-    member.coordinator._manager = _SleepsOf(member.coordinator._manager, sleep)
+    member.coordinator._requests._manager = _SleepsOf(member.coordinator._manager, sleep)
     assert member.rejoin() is True
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]  # none after the first
 
@@ -223,7 +223,7 @@ def test_listener_learns_that_the_group_waits_for_a_dead_member_as_soon_as_its_j
 
     def on_join_waits():
         sent.append(ghosts._joining[0].member_id)
-        member.coordinator._former_ids.add("a-dead-one", was_member=True)  # so that the join gets its response
+        member.coordinator._requests.former_ids.add("a-dead-one", was_member=True)  # so that the join gets its response
 
     member.listener.on_join_waits = on_join_waits
     member.will_join(1, T0, member_id="c-1")

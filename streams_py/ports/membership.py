@@ -30,8 +30,14 @@ class MemberAssignment(NamedTuple):
 class MembershipListener(Protocol):
     """The callbacks of a Membership. It calls them on its polling thread, unless stated otherwise."""
 
-    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
-        """Return the user data for a JoinGroup request. Called once per request."""
+    def subscription_user_data(self, topics: frozenset[str], member_id: str, generation: int) -> bytes:
+        """Return the user data for a JoinGroup request. Called once per request.
+
+        Args:
+            topics: The subscribed topics.
+            member_id: The id in the request; "" if the member has none yet.
+            generation: The last generation of the member; -1 without one.
+        """
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Run the leader's assign step. May block (creates topics, lists offsets).

@@ -30,7 +30,7 @@ class Listener:
         self._process_id = ProcessId(uuid.uuid4())
         self._joins = 0
 
-    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+    def subscription_user_data(self, topics: frozenset[str], member_id: str, generation: int) -> bytes:
         self._joins += 1
         return encode_subscription_info(SubscriptionInfo(self._process_id, unique_field=self._joins % 100))
 

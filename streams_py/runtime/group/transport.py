@@ -100,6 +100,22 @@ class TaskReport(Protocol):
         """Return the last measurement of the standby tasks. It is the same object until the next measurement."""
 
 
+class MembersOnRecord:
+    """The members of this instance on record, for after a crash. This base class keeps no record."""
+
+    def joining(self, thread: int, member_id: str, generation: int) -> None:
+        """Called before each JoinGroup request of a stream thread. Must not raise errors of brokers or of the disk.
+
+        Args:
+            thread: Number of the stream thread.
+            member_id: The id in the request; "" if the member has none yet.
+            generation: The last generation of the member, or -1.
+        """
+
+    def remove_predecessor(self) -> None:
+        """Called while JoinGroup waits for the group. Must not raise errors of brokers or of the disk."""
+
+
 class Leave(enum.IntEnum):
     """What becomes of a membership when its thread stops, in the order of finality."""
 

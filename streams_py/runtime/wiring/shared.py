@@ -21,11 +21,13 @@ from streams_py.events.observers import InstanceObserver
 from streams_py.ports import Admin, Clients, Clock
 from streams_py.runtime.commit.open_transactions import OpenTransactions
 from streams_py.runtime.group.classic.opening import ClassicProtocol, check_assignor
+from streams_py.runtime.group.cluster_id import ClusterId
 from streams_py.runtime.group.dead_members import DeadMembers
+from streams_py.runtime.group.observers import GroupObservers
 from streams_py.runtime.group.own_members import OwnMembers
 from streams_py.runtime.group.sibling_watch import SiblingWatch
 from streams_py.runtime.group.timeline import RebalanceListener
-from streams_py.runtime.group.transport import GroupProtocol
+from streams_py.runtime.group.transport import GroupProtocol, MembersOnRecord
 from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.settings import RestoreSettings
@@ -84,13 +86,14 @@ class SharedResources:
             config.application_id,
             persistent=persistent,
             name=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id") or config.client_id or None,
-            cluster_id=self._cluster_id,
+            cluster_id=self._request_cluster_id,
             warns_of_temporary=not config.embedded,  # the embedded cluster is temporary, too
         )
         self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
         self.process_id: ProcessId | None = None
         self.admin: Admin | None = None
         self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
+        self._cluster_id: ClusterId | None = None
         self._cleaner: StateCleaner | None = None
         self.open_transactions: OpenTransactions | None = None
         self.topic_ids = TopicIds(lambda: self.admin, clock)
@@ -140,6 +143,7 @@ class SharedResources:
         delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self.clock.now_ms())
         self.admin = self.clients.admin()
         opened.callback(self.admin.close)
+        self._cluster_id = ClusterId(self.admin)
         own_members: OwnMembers | None = None
         if self.config.embedded:
             create_missing_topics(self.metadata, self.topology.global_topics, self.admin)
@@ -163,13 +167,10 @@ class SharedResources:
             self.admin,
             self.clock,
             self.process_id,
-            self.events,
-            self.rebalance_listeners,
+            GroupObservers(self.events, self.rebalance_listeners, own_members or MembersOnRecord()),
         )
         opened.callback(group.close)
         if own_members is not None:
-            group.before_join = own_members.joining
-            group.on_join_waits = own_members.remove_predecessor
             self._watch_siblings(own_members, group)
         if self.config.exactly_once:
             self.open_transactions = OpenTransactions(
@@ -196,7 +197,7 @@ class SharedResources:
         except Exception:
             _log.exception("%s: failed to close cleanly after a failed start", self.client_id)
         self.process_id = self.admin = self.group = self.open_transactions = self.snapshots = None
-        self._run_folder = None
+        self._cluster_id = self._run_folder = None
         self.events = InstanceObserver()
 
     def _put_members_on_record(self) -> OwnMembers:
@@ -209,7 +210,7 @@ class SharedResources:
         return OwnMembers(
             self._locked_folder,
             config.application_id,
-            self._cluster_id,
+            self._request_cluster_id,
             self.dead_members,
             instance_id=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"),
         )
@@ -235,10 +236,10 @@ class SharedResources:
     def _locked_folder(self) -> LockedFolder | None:
         return self.directory.locked or self._run_folder
 
-    def _cluster_id(self) -> str | None:
-        if self.admin is None:
+    def _request_cluster_id(self) -> str | None:
+        if self._cluster_id is None:
             raise IllegalStateError("the client is not open")
-        return self.admin.cluster_id()
+        return self._cluster_id.get()
 
     def close(self) -> None:
         """Close all shared resources. All threads must have stopped, the global thread, too."""

@@ -39,7 +39,7 @@ def test_pattern_matches_whole_names_and_takes_up_new_topics(group, until):
     member, thread = group.join(start=False, metadata_max_age_ms=200)
     asked: list[frozenset[str]] = []
     inner = thread.subscription_user_data
-    thread.subscription_user_data = lambda topics: asked.append(topics) or inner(topics)
+    thread.subscription_user_data = lambda topics, *of: asked.append(topics) or inner(topics, *of)
     group.broker.create_topic(f"{group.topic}-b-tail", 1)
     member.start()
     member.subscribe(frozenset(), pattern=f"{group.topic}(-b)?")

@@ -270,7 +270,7 @@ class Stranger:
         self.user_data = user_data
         self.received: list[tuple[tuple[TopicPartition, ...], bytes]] = []
 
-    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+    def subscription_user_data(self, topics: frozenset[str], member_id: str, generation: int) -> bytes:
         return self.user_data
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:

@@ -35,7 +35,7 @@ class FakeThread:
         self.before_revoked: Callable[[], None] = lambda: None
         self.offset = 7
 
-    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+    def subscription_user_data(self, topics: frozenset[str], member_id: str, generation: int) -> bytes:
         self.joins += 1
         return self.user_data()
 

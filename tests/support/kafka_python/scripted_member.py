@@ -58,7 +58,7 @@ class RecordingListener:
         if name in self.problems:
             raise self.problems[name]
 
-    def subscription_user_data(self, topics):
+    def subscription_user_data(self, topics, member_id, generation):
         self.joins += 1
         return bytes([self.joins])
 

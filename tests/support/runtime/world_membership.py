@@ -42,7 +42,7 @@ class WorldMembership:
 
     def join(self) -> SubscriptionInfo:
         """Build a subscription; the rebalance is in progress afterwards."""
-        return decode_subscription_info(self.listener.subscription_user_data(self.topics))
+        return decode_subscription_info(self._user_data())
 
     def finish(
         self,
@@ -73,9 +73,14 @@ class WorldMembership:
         self.finish(active, standby, **info)
         return sent
 
+    def _user_data(self) -> bytes:
+        forming = self.forming()
+        generation = -1 if forming is None else forming.generation
+        return self.listener.subscription_user_data(self.topics, self.member_id, generation)
+
     def lead(self) -> None:
         """Run a whole rebalance of a group of one, led by this member."""
-        user_data = self.listener.subscription_user_data(self.topics)
+        user_data = self._user_data()
         subscription = MemberSubscription(
             tuple(sorted(self.topics)), user_data, tuple(sorted(self.owned)), self.generation or -1, None
         )

@@ -400,8 +400,9 @@ class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  #
         await self._inbox.call(self._listener.on_join_waits)
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
-        building = self._inbox.call(self._listener.subscription_user_data, topics)
         member_id = self._generation.member_id
+        generation = -1 if self._generation.is_lost() else self._generation.generation_id
+        building = self._inbox.call(self._listener.subscription_user_data, topics, member_id, generation)
         user_data = await self._requests.with_heartbeats(building, lambda: self._requests.check_membership(member_id))
         if self.owned and self._generation.is_lost():
             # Building it may wait for a commit. Meanwhile the generation was lost, so `owned` is no longer valid.

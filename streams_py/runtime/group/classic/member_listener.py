@@ -42,9 +42,8 @@ from streams_py.member.tasks import Tasks
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.group.classic.join_gate import JoinGate
 from streams_py.runtime.group.classic.leader_executor import LeaderExecutor
-from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
+from streams_py.runtime.group.classic.recorder import RebalanceRecorder
 from streams_py.runtime.group.thread_calls import ThreadCalls
-from streams_py.runtime.group.timeline import Timekeeper
 from streams_py.runtime.group.transport import UNCONFIRMED, MemberSignals, TaskReport
 
 _log = logging.getLogger(__name__)
@@ -77,8 +76,7 @@ class MemberListener:
         thread: ThreadCalls,
         signals: MemberSignals,
         report: TaskReport,
-        log: RebalanceLog,
-        times: Timekeeper,
+        recorder: RebalanceRecorder,
         explain: Callable[[StreamsError], Exception],
     ) -> None:
         self.gate = JoinGate()
@@ -88,22 +86,16 @@ class MemberListener:
         self._thread = thread
         self._signals = signals
         self._report = report
-        self._rebalance_log = log
-        self._times = times
+        self._recorder = recorder
         self._explain = explain
-        self.before_join: Callable[[], None] = lambda: None
-        """Called before each JoinGroup request."""
-        self.on_join_waits: Callable[[], None] = lambda: None
-        """Called while JoinGroup waits for the group."""
         self._lock = threading.Lock()
         self._received = Results()
 
-    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+    def subscription_user_data(self, topics: frozenset[str], member_id: str, generation: int) -> bytes:
         """Return the user data of a JoinGroup request."""
-        self.before_join()
+        self._recorder.joining(member_id, generation)
         with self.gate.joining(wait_ms=self._thread.wait_ms) as may_lock:
-            self._rebalance_log.begins()
-            self._times.begins()
+            self._recorder.begins()
             self._leader_executor.outcome.reset()
             sums = self._report.offset_sums() if may_lock else {}
         return self.handle(SubscriptionRequested(sums)).user_data
@@ -118,13 +110,13 @@ class MemberListener:
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop and flush the revoked tasks. Return the offsets to commit."""
-        self._times.enters("revoke")
+        self._recorder.enters("revoke")
         return self.handle(PartitionsRevoked(partitions)).offsets
 
     def on_revoked_committed(self, error: Exception | None) -> None:
         """Suspend the revoked tasks on the stream thread; ``error`` tells why their offsets were not committed."""
         self._thread.revoked(error)
-        self._times.leaves()
+        self._recorder.leaves()
 
     def on_stuck(self) -> None:
         """Prevent the record that keeps the stream thread busy from writing anything."""
@@ -134,9 +126,13 @@ class MemberListener:
         """Hold the writes of the record in process while the membership is unconfirmed."""
         self._signals.hold(UNCONFIRMED if in_doubt else None)
 
+    def on_join_waits(self) -> None:
+        """Remove the members of the former run, for which the group waits."""
+        self._recorder.join_waits()
+
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Close all active tasks without committing."""
-        self._rebalance_log.lost_all()
+        self._recorder.lost_all()
         self.handle(PartitionsLost(partitions))
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
@@ -145,12 +141,10 @@ class MemberListener:
         ended = self.handle(PartitionsAssigned(added))
         failure = received.failure or ended.failure
         problem = None if failure is None else self._explain(failure)
-        self._times.enters("hand-over")
+        self._recorder.enters("hand-over")
         self._thread.assign(received.tasks, problem)
         self.gate.rebalancing = not ended.completes
-        self._rebalance_log.ends(received.tasks)
-        tasks = self._member.tasks
-        self._times.ends(active_tasks=len(tasks.active), standby_tasks=len(tasks.standby), error=problem)
+        self._recorder.ends(received.tasks, self._member.tasks, problem)
         if ended.stops:
             self._signals.stop_application()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streams_protocol.types import ProcessId
@@ -13,7 +12,6 @@ from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config.client_keys import ClientRole, member_instance_id
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError
-from streams_py.events.observers import InstanceObserver
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
@@ -29,12 +27,14 @@ from streams_py.runtime.group.classic.leader_executor import (
 )
 from streams_py.runtime.group.classic.member_listener import MemberListener
 from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
+from streams_py.runtime.group.classic.recorder import RebalanceRecorder
 from streams_py.runtime.group.classic.topic_cleanup import CleanupCheck
 from streams_py.runtime.group.classic.transport import ClassicTransport, StaticMember
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.missing_sources import name_missing_sources
+from streams_py.runtime.group.observers import GroupObservers
 from streams_py.runtime.group.thread_calls import ThreadCalls, max_poll_interval_ms
-from streams_py.runtime.group.timeline import RebalanceListener, Timekeeper
+from streams_py.runtime.group.timeline import Timekeeper
 from streams_py.runtime.group.transport import MemberSignals, TaskListener, TaskReport
 from streams_py.topology.topology import Topology
 
@@ -56,8 +56,7 @@ class ClassicProtocol:
     """The membership of one client in a classic group (``GroupProtocol``).
 
     Args:
-        events: Creates the observers of assign steps.
-        listeners: Called after each rebalance of each thread. The list may change.
+        observers: The observers of the client's rebalances.
     """
 
     def __init__(
@@ -68,8 +67,7 @@ class ClassicProtocol:
         admin: Admin,
         clock: Clock,
         process_id: ProcessId,
-        events: InstanceObserver,
-        listeners: Sequence[RebalanceListener],
+        observers: GroupObservers,
     ) -> None:
         self._clients = clients
         self._topology = GroupTopology(topology, config.application_id, config.original)
@@ -78,27 +76,22 @@ class ClassicProtocol:
         self._admin = admin
         self._clock = clock
         self._leader = _leader_settings(config, process_id)
-        self._events = events
-        self._listeners = listeners
+        self._observers = observers
         self._wait_ms = max_poll_interval_ms(config)
         self._processes = GroupProcesses(clients.group_admin, config.application_id)
         self._cleanup = CleanupCheck(admin)
         self._outcomes: dict[int, LeaderOutcome] = {}  # by the number of the thread, also after its end
         self._memberships: weakref.WeakSet[Membership] = weakref.WeakSet()  # a thread that has ended is not kept
         self._lock = threading.Lock()
-        self.before_join: Callable[[int, str, int], None] = lambda thread, member_id, generation: None
-        """Called before each JoinGroup request with the thread's number, its member id or "", its generation or -1."""
-        self.on_join_waits: Callable[[], None] = lambda: None
-        """Called while JoinGroup of a thread waits for the group: once it is sent, and then every few seconds."""
 
     def open(
         self, thread: str, index: int, inbox: Inbox[TaskListener], signals: MemberSignals, report: TaskReport
     ) -> ClassicTransport:
         """Return the transport of a stream thread, not started yet."""
-        times = Timekeeper(thread, self._listeners)
+        times = Timekeeper(thread, self._observers.listeners)
         calls = ThreadCalls(inbox, signals, wait_ms=self._wait_ms)
         member = Member(MemberSettings.from_config(self._config, process_id=self._leader.process_id))
-        observer = self._events.watch(self._leader, lambda: _forming(membership))
+        observer = self._observers.events.watch(self._leader, lambda: _forming(membership))
         executor = LeaderExecutor(
             GroupLeader(self._leader),
             self._topology,
@@ -109,11 +102,9 @@ class ClassicProtocol:
             TimedAssignSteps(observer, times),
             self._cleanup,
         )
-        log = RebalanceLog(thread, self._clock)
-        listener = MemberListener(member, executor, calls, signals, report, log, times, self._explain)
+        recorder = RebalanceRecorder(index, RebalanceLog(thread, self._clock), times, self._observers.members)
+        listener = MemberListener(member, executor, calls, signals, report, recorder, self._explain)
         membership = self._clients.membership(thread, index, listener)
-        listener.before_join = lambda: self._note_join(index, membership)
-        listener.on_join_waits = self._note_wait
         self._subscribe(membership)
         with self._lock:
             self._outcomes[index] = executor.outcome
@@ -135,13 +126,6 @@ class ClassicProtocol:
     def close(self) -> None:
         """Close the connection of :meth:`processes`."""
         self._processes.close()
-
-    def _note_join(self, index: int, membership: Membership) -> None:
-        forming = membership.forming()
-        self.before_join(index, membership.member_id, -1 if forming is None else forming.generation)
-
-    def _note_wait(self) -> None:
-        self.on_join_waits()
 
     def _subscribe(self, membership: Membership) -> None:
         if isinstance(self._subscription, tuple):

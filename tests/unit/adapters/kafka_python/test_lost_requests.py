@@ -115,7 +115,7 @@ def test_nothing_is_sent_again_by_who_is_leaving(make):
         close(error)
 
     member.client._manager._conns["coordinator-1"].close = leave_and_close
-    member.listener.subscription_user_data = lambda topics: b""
+    member.listener.subscription_user_data = lambda *_: b""
     member.coordinator.request_rejoin_because("because")
     assert member.poll(500) is False
     assert losing.ended == 1

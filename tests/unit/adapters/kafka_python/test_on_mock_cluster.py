@@ -25,7 +25,7 @@ class Thread:
         self.owned = ()
         self.joins = 0
 
-    def subscription_user_data(self, topics):
+    def subscription_user_data(self, topics, member_id, generation):
         self.joins += 1
         return bytes([self.joins % 256])
 

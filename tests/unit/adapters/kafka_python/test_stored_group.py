@@ -41,7 +41,7 @@ def test_follower_joins_again_until_the_broker_can_store_the_group(make, where, 
 
 def test_member_whose_own_subscription_is_too_large_stops_and_says_so(make):
     member = make()
-    member.listener.subscription_user_data = lambda topics: b"x" * 1_000_001
+    member.listener.subscription_user_data = lambda *_: b"x" * 1_000_001
     member.joins.append((0, 1, "m"))
     member.syncs.append((UNKNOWN_SERVER_ERROR, b""))
     with pytest.raises(kafka_errors.UnknownError, match=r"group g: this member's own subscription has 10000\d\d bytes"):

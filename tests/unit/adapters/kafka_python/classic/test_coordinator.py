@@ -136,10 +136,10 @@ def test_generation_lost_while_a_subscription_is_built_means_lost_too(make):
     member = make().joined(T0)
     build = member.listener.subscription_user_data
 
-    def lost(topics):
+    def lost(*of):
         member.listener.subscription_user_data = build
         member.coordinator.reset_generation()  # a commit that was under way is refused
-        return build(topics)
+        return build(*of)
 
     member.listener.subscription_user_data = lost
     member.will_join(2, T0)

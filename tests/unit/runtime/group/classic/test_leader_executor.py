@@ -85,7 +85,7 @@ def lead_two(leader: Steps, other: Steps) -> None:
     members = {}
     for name, steps in (("me", leader), ("other", other)):
         topics = steps.membership.topics
-        user_data = steps.membership.listener.subscription_user_data(topics)
+        user_data = steps.membership.listener.subscription_user_data(topics, "me", -1)
         members[name] = MemberSubscription(tuple(sorted(topics)), user_data, (), -1, None)
     assert leader.membership.listener.assign(members).keys() == members.keys()
 

@@ -24,11 +24,12 @@ from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.group.classic.leader_executor import LeaderOutcome
 from streams_py.runtime.group.classic.member_listener import MemberListener
 from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
+from streams_py.runtime.group.classic.recorder import RebalanceRecorder
 from streams_py.runtime.group.classic.transport import ClassicTransport, StaticMember
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.thread_calls import ThreadCalls
 from streams_py.runtime.group.timeline import Timekeeper
-from streams_py.runtime.group.transport import TaskListener
+from streams_py.runtime.group.transport import MembersOnRecord, TaskListener
 from streams_py.testing.memory_clients import ManualClock
 from tests.support.runtime.world import DirectInbox, task, tp
 
@@ -102,6 +103,17 @@ class LeaderExecutor:
         return {"assigned": members}
 
 
+class OnRecord(MembersOnRecord):
+    def __init__(self, calls: list[tuple[Any, ...]]) -> None:
+        self._calls = calls
+
+    def joining(self, thread: int, member_id: str, generation: int) -> None:
+        self._calls.append(("joining", thread, member_id, generation))
+
+    def remove_predecessor(self) -> None:
+        self._calls.append(("remove_predecessor",))
+
+
 class Seam:
     """A listener and a transport with their environment."""
 
@@ -114,15 +126,12 @@ class Seam:
         direct.owner = self.thread
         member = Member(MemberSettings(ProcessId.parse("00000000-0000-0000-0000-000000000001"), **settings))
         calls = ThreadCalls(inbox or direct, self.thread, wait_ms=1)
+        self.recorded: list[tuple[Any, ...]] = []
+        recorder = RebalanceRecorder(
+            7, RebalanceLog("thread-1", self.clock), Timekeeper("thread-1", ()), OnRecord(self.recorded)
+        )
         self.listener = MemberListener(
-            member,
-            self.leader_executor,
-            calls,
-            self.thread,
-            self.thread,
-            RebalanceLog("thread-1", self.clock),
-            Timekeeper("thread-1", ()),
-            self._explain,
+            member, self.leader_executor, calls, self.thread, self.thread, recorder, self._explain
         )
         self.membership = Membership()
         self.transport = ClassicTransport(
@@ -147,7 +156,7 @@ class Seam:
 
     def has(self, *partitions: TopicPartition, **info: Any) -> None:
         """Create a rebalance that has given the thread these partitions."""
-        self.listener.subscription_user_data(frozenset())
+        self.listener.subscription_user_data(frozenset(), "me", 1)
         self.assignment(*partitions, **info)
         self.listener.on_assigned(partitions)
         self.thread.calls.clear()
@@ -166,7 +175,7 @@ def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: 
     rebalance, transport = seam.listener, seam.transport
     assert not transport.rebalancing
     seam.has(IN0, IN1)
-    sent = decode_subscription_info(rebalance.subscription_user_data(frozenset({"in"})))
+    sent = decode_subscription_info(rebalance.subscription_user_data(frozenset({"in"}), "me", 1))
     assert sent.task_offset_sums == {A: 7}
     assert transport.rebalancing
     assert rebalance.on_revoked((IN1,)) == {IN1: OffsetAndMetadata(3)}
@@ -184,13 +193,13 @@ def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: 
 
 
 def test_assignment_is_carried_out_only_at_the_end_of_the_rebalance(seam: Seam) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(IN0)
     assert [call[0] for call in seam.thread.calls] == ["sums"]
 
 
 def test_tasks_are_kept_and_the_thread_fails_when_the_assignment_cannot_be_read(seam: Seam) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.listener.on_assignment((IN0,), b"garbage", 1)
     seam.listener.on_assigned((IN0,))
     tasks, failure = seam.completed
@@ -200,7 +209,7 @@ def test_tasks_are_kept_and_the_thread_fails_when_the_assignment_cannot_be_read(
 
 @pytest.mark.parametrize(("code", "kind"), [(1, MissingSourceTopicError), (3, TaskAssignmentError)])
 def test_error_code_reaches_the_thread_explained(seam: Seam, code: int, kind: type[StreamsError]) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(error_code=code)
     seam.listener.on_assigned(())
     tasks, failure = seam.completed
@@ -211,7 +220,7 @@ def test_error_code_reaches_the_thread_explained(seam: Seam, code: int, kind: ty
 
 
 def test_unknown_error_code_leaves_the_rebalance_open(seam: Seam) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(error_code=99)
     seam.listener.on_assigned(())
     assert seam.completed[1] is not None
@@ -219,7 +228,7 @@ def test_unknown_error_code_leaves_the_rebalance_open(seam: Seam) -> None:
 
 
 def test_application_stops_after_the_rebalance(seam: Seam) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(error_code=4)
     seam.listener.on_assigned(())
     assert [call[0] for call in seam.thread.calls] == ["sums", "assign", "stop"]
@@ -229,12 +238,12 @@ def test_shutdown_of_the_application_is_carried_in_the_next_subscription(seam: S
     seam.transport.request_shutdown()
     seam.transport.turn()
     assert seam.membership.reasons == ["the application is shutting down"]
-    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset())).error_code == 4
+    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset(), "me", 1)).error_code == 4
 
 
 @pytest.mark.parametrize(("due_ms", "asks"), [(0, 1), (4_999, 1), (5_000, 0), (5_001, 0), (NO_FOLLOW_UP, 0)])
 def test_follow_up_is_asked_for_once_when_its_time_has_passed(seam: Seam, due_ms: int, asks: int) -> None:
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(IN0, next_rebalance_ms=due_ms)
     seam.transport.turn()
     assert seam.membership.reasons == []  # not before the end of this one
@@ -260,7 +269,7 @@ def test_member_rejoins_when_its_warm_up_has_caught_up_and_the_setting_allows_it
 
 def test_nobody_asks_for_warm_ups_during_a_rebalance(seam: Seam) -> None:
     seam.has(IN0, standby_tasks={B: (IN1,)})
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.thread.standbys = {B: Progress(100_000, 100_000)}
     seam.transport.turn()
     assert seam.membership.reasons == []
@@ -283,13 +292,13 @@ def test_tasks_end_as_the_member_says_and_others_are_left_alone(seam: Seam) -> N
 
 def test_leader_forgets_an_old_failure_when_a_new_round_begins(seam: Seam) -> None:
     seam.leader_executor.outcome.failure = StreamsError("of the last rebalance")
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     assert seam.leader_executor.outcome.failure is None
 
 
 def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
     host = HostInfo("localhost", 80)
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     seam.assignment(IN0, partitions_by_host={host: {IN0}})
     assert seam.thread.shown.active == {host: {IN0}}
     seam.assignment(error_code=1)
@@ -300,7 +309,7 @@ def test_callbacks_return_immediately_when_the_thread_is_ending() -> None:
     seam = Seam(Inbox[TaskListener]())  # which is not read
     with seam.transport.ending():
         pass
-    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset())).task_offset_sums == {}
+    assert decode_subscription_info(seam.listener.subscription_user_data(frozenset(), "me", 1)).task_offset_sums == {}
     assert seam.listener.on_revoked((IN0,)) == {}
     seam.listener.on_revoked_committed(None)
     seam.listener.on_lost((IN0,))
@@ -315,8 +324,8 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
     with seam.transport.ending():
         assert seam.listener.on_revoked((IN0,)) == {}
         with pytest.raises(BrokerUnavailableError, match="last commit is still in progress"):
-            seam.listener.subscription_user_data(frozenset())
-    assert seam.listener.subscription_user_data(frozenset())
+            seam.listener.subscription_user_data(frozenset(), "me", 1)
+    assert seam.listener.subscription_user_data(frozenset(), "me", 1)
 
 
 def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam: Seam) -> None:
@@ -336,7 +345,7 @@ def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam:
         return {}
 
     seam.thread.offset_sums = offset_sums  # type: ignore[method-assign]
-    seam.listener.subscription_user_data(frozenset())
+    seam.listener.subscription_user_data(frozenset(), "me", 1)
     ending.join()
     assert happened == ["locked", "ends"]
 
@@ -364,7 +373,7 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
         return logged
 
     def round_with(*partitions: TopicPartition, **info: Any) -> None:
-        seam.listener.subscription_user_data(frozenset({"in"}))
+        seam.listener.subscription_user_data(frozenset({"in"}), "me", 1)
         seam.clock.advance(1_500)
         seam.assignment(*partitions, **info)
         seam.listener.on_assigned(partitions)
@@ -384,3 +393,13 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
     assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_1; kept none; standbys none"]
     round_with()
     assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost none; kept none; standbys none"]
+
+
+def test_member_is_on_record_before_its_join_is_prepared_and_its_predecessor_goes_while_it_waits(seam: Seam) -> None:
+    report = seam.thread.offset_sums
+    seam.thread.offset_sums = lambda: seam.recorded.append(("offset_sums",)) or report()  # type: ignore[func-returns-value, method-assign]
+    seam.listener.subscription_user_data(frozenset(), "", -1)
+    seam.listener.subscription_user_data(frozenset(), "me", 3)
+    seam.listener.on_join_waits()
+    joins = [("joining", 7, "", -1), ("offset_sums",), ("joining", 7, "me", 3), ("offset_sums",)]
+    assert seam.recorded == [*joins, ("remove_predecessor",)]

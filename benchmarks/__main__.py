@@ -49,6 +49,10 @@ session timeout (6 s).
 gaps: time without output of partitions while members join, leave, drain and are killed, at 2,000 records/s with a
 standby each, compared with Kafka Streams. About nine minutes.
 
+takeover: time without output after SIGKILL of one of three processes, and during a rolling restart, at Kafka's default
+session timeout of 45 s: with siblings on the host, below run(processes=3), with a restart on the same volume, and with
+exactly-once. Compared with Kafka Streams (at most 3 runs). About three minutes for each run, 15 with Kafka Streams.
+
 restore: a store of two million keys ($STREAMS_PY_BENCH_RESTORE_KEYS) restored from its changelog, compared with Kafka
 Streams; keys in random order, as compaction leaves them, and in key order. About six minutes.
 

@@ -2,42 +2,32 @@
 
     python -m benchmarks.gaps member BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
-Processes with one thread count, keep standby copies for each other, and get records at a constant rate. The broker's
-clock is used: it stamps the records of the output topic (LogAppendTime). Output and input records have equal partition
-numbers. A gap is the longest time without output of a partition after an event, minus the normal value. The normal
-value is the median over all partitions of the longest time without output while nothing happens. A partition has moved
-if the group coordinator reported more than one member for it during that time.
+Processes with one thread count, keep standby copies for each other, and get records at a constant rate. A gap is the
+longest time without output of a partition after an event, minus the normal value. The normal value is the median over
+all partitions of the longest time without output while nothing happens. A partition has moved if the group coordinator
+reported more than one member for it during that time.
 """
 
 from __future__ import annotations
 
-import random
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Self
 
-from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupState, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-
-from benchmarks.cluster import BenchmarkError, delete_topics, make_topic, numbered_key, put
+from benchmarks.cluster import BenchmarkError
 from benchmarks.jobs import Order
+from benchmarks.live_output import LOOK_S, PARTITIONS, LiveOutput, longest_silence, moved_between
 from benchmarks.peers import JAVA, Peer, Running, command_of
 from benchmarks.table import Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
-_PARTITIONS = 12
-_RATE = 2_000
-_KEYS = 1_200
 _COMMIT_MS = 100
 _SESSION_MS = 6_000
 _HEARTBEAT_MS = 1_200
@@ -45,7 +35,6 @@ _WARM_S = 15.0
 """Warm-up time after two members share the partitions, in s, so that copies are complete and code is warm."""
 _WINDOW_S = 18.0
 _DRAIN_S = 30.0
-_LOOK_S = 0.2
 _LIMIT_S = 90.0
 _RUNS_MAX = 2
 _MEMBERS = Peer(
@@ -117,28 +106,6 @@ class Gap:
     longest_untouched: float
 
 
-def longest_silence(stamps: Sequence[float], begin: float, end: float) -> float:
-    """Return the longest time without a stamp between ``begin`` and ``end``, in s.
-
-    It may start at the last stamp before ``begin``, but does not extend beyond ``end``. ``stamps`` must be sorted.
-    """
-    first, last = bisect_left(stamps, begin), bisect_left(stamps, end)
-    points = [stamps[first - 1] if first else begin, *stamps[first:last], end]
-    return max(after - before for before, after in pairwise(points))
-
-
-def moved_between(
-    history: Sequence[tuple[float, dict[int, str]]], begin: float, end: float, partitions: int
-) -> set[int]:
-    """Return the partitions that had more than one member.
-
-    ``history`` has the time of each change, and the members by partition.
-    """
-    seen = [owners for at, owners in history if at <= begin][-1:]
-    seen += [owners for at, owners in history if begin < at <= end]
-    return {number for number in range(partitions) if len({had[number] for had in seen if number in had}) > 1}
-
-
 class _Scene:
     """An application of one peer with input records, and the measurement of its output."""
 
@@ -146,35 +113,21 @@ class _Scene:
         self._peer, self._bootstrap, self._folder = peer, bootstrap, folder
         self._command = command_of(peer, folder)
         self._application = f"gaps-{peer.name}-{uuid.uuid4().hex[:6]}"
-        self._source, self._sink = f"{self._application}-in", f"{self._application}-out"
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._stamps: list[list[float]] = [[] for _ in range(_PARTITIONS)]
-        self._owners: list[tuple[float, dict[int, str]]] = []
-        self._done = threading.Event()
-        self._failed: list[Exception] = []
-        self._threads: list[threading.Thread] = []
+        self._output = LiveOutput(bootstrap, self._application)
         self._processes = ExitStack()
         self._started = 0
-        make_topic(bootstrap, self._source, _PARTITIONS)
-        make_topic(bootstrap, self._sink, _PARTITIONS, append_time=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join()
-        self._processes.close()
-        delete_topics(self._bootstrap, containing=self._application)
+        with self._output:
+            self._processes.close()
 
     def gaps(self, events: Sequence[str]) -> list[Gap]:
         """Start two members and run the events one after the other."""
         members = [self._start(), self._start()]
-        for work in (self._read, self._feed, self._look):
-            thread = threading.Thread(target=self._aloud, args=(work,), daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._output.start()
         self._wait_for_two_members()
         time.sleep(_WARM_S)
         windows: list[tuple[str, float, float]] = []
@@ -195,17 +148,17 @@ class _Scene:
             for member in members:
                 member.check()
             windows.append((event, begin, time.time()))
-        if self._failed:
-            raise BenchmarkError(f"{self._peer.title}: {self._failed[0]}")
+        if self._output.failed:
+            raise BenchmarkError(f"{self._peer.title}: {self._output.failed[0]}")
         return self._measured(windows)
 
     def _measured(self, windows: Sequence[tuple[str, float, float]]) -> list[Gap]:
         (_, *quiet), *others = windows
-        normal = median(longest_silence(stamps, *quiet) for stamps in self._stamps)
+        normal = median(longest_silence(stamps, *quiet) for stamps in self._output.stamps)
         gaps = []
         for event, begin, end in others:
-            moved = moved_between(self._owners, begin, end, _PARTITIONS)
-            silences = [max(0.0, longest_silence(stamps, begin, end) - normal) for stamps in self._stamps]
+            moved = moved_between(self._output.owners, begin, end, PARTITIONS)
+            silences = [max(0.0, longest_silence(stamps, begin, end) - normal) for stamps in self._output.stamps]
             if not moved or max(silences) > _WINDOW_S - 1:
                 raise BenchmarkError(f"{self._peer.title}: event {event} did not complete within {_WINDOW_S:.0f} s")
             untouched = [silence for number, silence in enumerate(silences) if number not in moved]
@@ -216,69 +169,25 @@ class _Scene:
         self._started += 1
         state_dir = str(self._folder / f"{self._application}-{self._started}")
         order = Order(
-            "member", self._bootstrap, self._application, self._source, self._sink, "0", str(_COMMIT_MS), state_dir
+            "member",
+            self._bootstrap,
+            self._application,
+            self._output.source,
+            self._output.sink,
+            "0",
+            str(_COMMIT_MS),
+            state_dir,
         )
         return self._processes.enter_context(Running(self._peer, self._command, order))
 
     def _wait_for_two_members(self) -> None:
         limit = time.monotonic() + _LIMIT_S
-        while not (
-            self._owners and len(self._owners[-1][1]) == _PARTITIONS and len(set(self._owners[-1][1].values())) > 1
-        ):
-            if time.monotonic() > limit or self._failed:
-                raise BenchmarkError(f"{self._peer.title}: two members do not share the partitions {self._failed}")
-            time.sleep(_LOOK_S)
-
-    # -- input and measurement, each in a separate thread ----------------------------------------
-
-    def _aloud(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:
-            self._failed.append(error)
-
-    def _feed(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0, "partitioner": "murmur2_random"})
-        chosen = random.Random(7)
-        began, written = time.monotonic(), 0
-        while not self._done.wait(0.002):
-            while written < (time.monotonic() - began) * _RATE:
-                put(producer, self._source, b"v", numbered_key(chosen.randrange(_KEYS)))
-                written += 1
-            producer.poll(0)
-        producer.flush(10)
-
-    def _read(self) -> None:
-        watcher = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": f"{self._application}-watch",
-                "enable.auto.commit": False,
-                "fetch.queue.backoff.ms": 1,
-            }
-        )
-        watcher.assign([TopicPartition(self._sink, number, OFFSET_END) for number in range(_PARTITIONS)])
-        while not self._done.is_set():
-            for message in watcher.consume(1000, 0.1):
-                partition = message.partition()
-                if message.error() is None and partition is not None:
-                    self._stamps[partition].append(message.timestamp()[1] / 1000)
-        watcher.close()
-
-    def _look(self) -> None:
-        while not self._done.wait(_LOOK_S):
-            try:
-                group = self._admin.describe_consumer_groups([self._application])[self._application].result(10)
-            except KafkaException:
-                continue
-            owners = {
-                partition.partition: member.member_id
-                for member in group.members
-                for partition in member.assignment.topic_partitions
-                if partition.topic == self._source
-            }
-            if group.state is ConsumerGroupState.STABLE and (not self._owners or self._owners[-1][1] != owners):
-                self._owners.append((time.time(), owners))
+        while not (len(members := self._output.members()) == PARTITIONS and len(set(members.values())) > 1):
+            if time.monotonic() > limit or self._output.failed:
+                raise BenchmarkError(
+                    f"{self._peer.title}: two members do not share the partitions {self._output.failed}"
+                )
+            time.sleep(LOOK_S)
 
 
 def member(order: Order) -> None:

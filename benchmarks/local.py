@@ -30,6 +30,7 @@ from benchmarks.spark_history import history_rows
 from benchmarks.spark_read import read_rows
 from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row, reason_of
+from benchmarks.takeover import takeover_rows
 from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
 
 Tick = Callable[[str], None]
@@ -134,7 +135,7 @@ def memory(runs: int, tick: Tick) -> Iterator[Row]:
 def local_rows(name: str, runs: int, tick: Tick, *, with_jvm: bool = True) -> Iterator[Row]:
     """Yield the rows of one of LOCAL during the measurement; an error becomes a failed row."""
     measure: Callable[[int, Tick], Iterator[Row]] = LOCAL[name]
-    if measure in (assignor_rows, gap_rows, restore_rows) and not with_jvm:
+    if measure in (assignor_rows, gap_rows, restore_rows, takeover_rows) and not with_jvm:
         measure = partial(measure, with_jvm=False)
     try:
         yield from measure(runs, tick)
@@ -168,6 +169,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "snapshots": snapshot_rows,
     "recovery": recovery_rows,
     "gaps": gap_rows,
+    "takeover": takeover_rows,
     "restore": restore_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,

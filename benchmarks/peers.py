@@ -123,6 +123,18 @@ class Running:
         """Kill it with SIGKILL."""
         self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def wait_for_end(self) -> None:
+        """Wait until it has stopped. Raises BenchmarkError if that takes too long."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            raise BenchmarkError(f"{self._peer.title} did not stop within {_END_S:.0f} s") from None
+
     def __enter__(self) -> Running:
         return self
 

@@ -25,8 +25,9 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 
 /** The same jobs as the Python side of the benchmark, on Kafka Streams for the JVM.
  *
- *  Peer map|count|member|window|table-join|stream-join BOOTSTRAP APPLICATION_ID INPUT[,INPUT] OUTPUT CACHE_BYTES
- *  COMMIT_MS STATE_DIR; runs until standard input ends. A member counts, keeps copies, and leaves its group then. */
+ *  Peer map|count|member|takeover|takeover-exactly-once|window|table-join|stream-join BOOTSTRAP APPLICATION_ID
+ *  INPUT[,INPUT] OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR; runs until standard input ends. A member counts, keeps copies,
+ *  and leaves its group then. "takeover" counts and keeps copies with default settings. */
 public final class Peer {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -42,6 +43,12 @@ public final class Peer {
             config.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
             config.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6_000);
             config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 1_200);
+        }
+        if (args[0].startsWith("takeover")) {
+            config.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
+        }
+        if (args[0].endsWith("exactly-once")) {
+            config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         }
         StreamsBuilder builder = new StreamsBuilder();
         if (args[0].equals("map")) {

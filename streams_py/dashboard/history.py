@@ -73,7 +73,7 @@ class History:
         """The newest rebalances, newest first.
 
         The removal of dead members is a trigger of the next rebalance. The partitions of the topic may be read in any
-        order, so the times decide which one that is.
+        order, so the times decide.
         """
         ordered = sorted(self._rebalances, key=lambda rebalance: int(rebalance["at"]))
         times = [int(rebalance["at"]) for rebalance in ordered]

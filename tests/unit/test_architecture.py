@@ -271,10 +271,10 @@ _LONG = {
     ),
     "one benchmark with its processes": (
         "benchmarks/connect.py",
-        "benchmarks/gaps.py",
         "benchmarks/records.py",
         "benchmarks/recovery.py",
         "benchmarks/spark_history.py",
+        "benchmarks/takeover.py",
     ),
 }
 """Files of more than 300 lines, by the reason why they stay whole. Paths without a root are in ``streams_py``.

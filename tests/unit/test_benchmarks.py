@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,14 +17,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as command
-from benchmarks import gaps, records, restoring
+from benchmarks import gaps, records, restoring, takeover
 from benchmarks.assignors.rows import _Ours
 from benchmarks.cluster import BenchmarkError, Output, measure
-from benchmarks.gaps import longest_silence, moved_between
+from benchmarks.live_output import longest_silence, moved_between, silences
 from benchmarks.local import LOCAL, local_rows
 from benchmarks.peers import PEERS, Peer, command_of
 from benchmarks.records import JOBS, _rotated
 from benchmarks.table import Goal, Row, line_of, middle, table_of
+from benchmarks.takeover import WORKS, Work, children_of, partitions_of_the_dead
 
 
 @pytest.mark.parametrize(
@@ -163,12 +167,12 @@ def test_records_that_cannot_be_measured_are_rows_that_failed(broken: str, monke
     assert [row.ours for row in rows] == ([()] if broken == "fill" else [(40.0,)] * 3)
 
 
-@pytest.mark.parametrize("measured", [gaps.gap_rows, restoring.restore_rows])
+@pytest.mark.parametrize("measured", [gaps.gap_rows, restoring.restore_rows, takeover.takeover_rows])
 def test_peer_that_breaks_leaves_our_figures(
     measured: Callable[..., Iterator[Row]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Scene(contextlib.nullcontext[Any]):
-        def __init__(self, bootstrap: str, folder: Path, peer: object = None) -> None:
+        def __init__(self, bootstrap: str, folder: Path, peer: object = None, work: object = None) -> None:
             super().__init__(self)
             self.peer = peer
 
@@ -182,7 +186,13 @@ def test_peer_that_breaks_leaves_our_figures(
                 raise OSError("no such process")
             return [gaps.Gap(event, (0.25,), 0.01) for event in events]
 
-    for module in (gaps, restoring):
+        def events(self, count: int, tick: object) -> Iterator[float]:
+            for _ in range(count):
+                if self.peer is PEERS["java"]:
+                    raise OSError("no such process")
+                yield 0.5
+
+    for module in (gaps, restoring, takeover):
         monkeypatch.setattr(module, "JvmBroker", lambda **_: _Broker())
         monkeypatch.setattr(module, "_Scene", Scene)
     rows = list(measured(1, lambda what: None))
@@ -268,6 +278,53 @@ def test_longest_silence_is_looked_for_from_the_last_stamp_before_on() -> None:
     assert longest_silence(stamps, 2.2, 4.05) == 1.5
     assert longest_silence(stamps, 4.05, 6.0) == pytest.approx(1.9)  # the silence continues at the end
     assert longest_silence([], 1.0, 3.0) == 2.0
+
+
+def test_pauses_are_all_times_between_two_stamps() -> None:
+    assert silences([1.0, 2.0, 2.5, 4.0, 9.0], 2.2, 5.0) == [0.5, 1.5, 1.0]
+    assert silences([], 1.0, 3.0) == [2.0]
+
+
+def test_partitions_of_a_dead_process_are_those_whose_member_is_gone() -> None:
+    before = {0: "a", 1: "b", 2: "c", 3: "b"}
+    assert partitions_of_the_dead(before, {0: "a", 1: "a", 2: "c", 3: "c"}) == {1, 3}
+    assert partitions_of_the_dead(before, {0: "a", 1: "d", 2: "c", 3: "d"}) == {1, 3}
+    assert partitions_of_the_dead(before, dict(reversed(before.items()))) == set()
+
+
+def test_kafka_streams_is_measured_at_most_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    class Scene(contextlib.nullcontext[Any]):
+        def __init__(self, bootstrap: str, folder: Path, peer: Peer, work: Work) -> None:
+            super().__init__(self)
+            self.where = work.event, peer.name
+
+        def events(self, count: int, tick: object) -> Iterator[float]:
+            asked.append((*self.where, count))
+            return iter([1.0] * count)
+
+    monkeypatch.setattr(takeover, "JvmBroker", lambda **_: _Broker())
+    monkeypatch.setattr(takeover, "_Scene", Scene)
+    rows = list(takeover.takeover_rows(10, lambda what: None))
+    assert [(len(row.ours), len(row.peer)) for row in rows] == [(10, 3 * work.with_java) for work in WORKS]
+    assert ("child", "java", 3) not in asked
+    asked.clear()
+    assert not any(row.peer or row.compared_with for row in takeover.takeover_rows(1, lambda _: None, with_jvm=False))
+    assert {peer for _, peer, _ in asked} == {"members"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+def test_only_children_with_the_program_of_the_benchmark_count() -> None:
+    wait = "input()  # {}"
+    with contextlib.ExitStack() as started:
+        children = [
+            started.enter_context(subprocess.Popen([sys.executable, "-c", wait.format(name)], stdin=subprocess.PIPE))
+            for name in ("benchmarks.takeover", "another")
+        ]
+        assert children_of(os.getpid()) == [children[0].pid]
+        for child in children:
+            child.kill()
 
 
 def test_partitions_with_more_than_one_member_have_moved() -> None:

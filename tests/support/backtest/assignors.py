@@ -102,7 +102,7 @@ class ChangesItsInput(InTurn):
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         hidden: Any = state
-        for client in hidden._problem.clients:
+        for client in hidden._problem.clients:  # a private attribute, on purpose
             client.lags.clear()
 
 

@@ -119,7 +119,7 @@ class Bench:
 
     def turn(self, times: int = 1) -> None:
         for _ in range(times):
-            self.herder._turn()
+            self.herder._turn()  # in place of the thread of the herder
 
     def until(self, condition: Any, what: str) -> None:
         def checked() -> bool:
@@ -139,6 +139,12 @@ class Bench:
         key = f"status-task-{job}" if isinstance(job, TaskId) else f"status-connector-{job}"
         return [JobState(state) for state in self._written(key)]
 
+    def written_statuses(self) -> list[bytes]:
+        return [value or b"" for _, value in self._status_records()]
+
     def _written(self, key: str) -> list[str]:
-        log: MemoryLog = self.stores.statuses._log  # type: ignore[assignment]
-        return [json.loads(v)["state"] if v else "DESTROYED" for k, v in log.records if k.decode() == key]
+        return [json.loads(v)["state"] if v else "DESTROYED" for k, v in self._status_records() if k.decode() == key]
+
+    def _status_records(self) -> list[tuple[bytes, bytes | None]]:
+        log: MemoryLog = self.stores.statuses._log  # type: ignore[assignment]  # a store shows only the last ones
+        return log.records

@@ -88,6 +88,7 @@ class FakeGroup:
         for _ in range(rounds * 4):
             for worker in workers:
                 worker.turn()
+            # A member that has joined asks for nothing until it has read its assignment.
             if self.waiting or any(worker.member.needs_rejoin() or worker.member._joined for worker in workers):
                 continue
             delay = max(worker.delay_ms for worker in workers)

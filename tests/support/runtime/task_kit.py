@@ -7,7 +7,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
-from streams_py.errors import StateError
+from streams_py.errors import ProductionError, StateError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
@@ -157,6 +157,11 @@ class FakeInputs:
 
     def lag(self, partition: TopicPartition) -> int | None:
         return self.lags.get(partition)
+
+
+def report_failed(producer: MemoryProducer, *errors: ProductionError) -> None:
+    """Let sends of a producer have failed, as a broker may report later."""
+    producer._errors.extend(errors)  # its public argument `refuse` fails the send itself
 
 
 class Kit:

@@ -13,5 +13,5 @@ from typer import testing
 def _commands_are_built_once() -> Iterator[None]:
     """Without this, Typer's runner builds all commands from the signatures of their functions before each call."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testing, "_get_command", cache(testing._get_command))
+        patch.setattr(testing, "_get_command", cache(testing._get_command))  # Typer has no public one
         yield

@@ -175,7 +175,7 @@ def test_leader_goes_on_when_the_broker_is_away() -> None:
         recorded = watched.assign(members)
         background.emitter.emit(recorded.drafts[0])
         assert recorded.result == plain.assign(members).result
-        assert background.emitter._queued_bytes <= 16 << 20
+        assert background.emitter._queued_bytes <= 16 << 20  # memory has no counter
     background.emitter.close(0.0)
     counters = background.emitter.counters()
     assert counters["events-dropped-total"] + counters["events-failed-total"] == 20
@@ -202,7 +202,7 @@ def test_creation_is_tried_again_later_and_later() -> None:
     now = [0.0]
     admin = FakeAdmin(creating=AdminError(AdminErrorKind.OTHER, "not allowed"))
     topic = Background(admin=admin).topic
-    topic._monotonic_s = lambda: now[0]
+    topic._monotonic_s = lambda: now[0]  # its clock
     tried = []
     warnings: list[str] = []
     while now[0] < 4_000:
@@ -241,8 +241,8 @@ def test_thread_that_dies_is_logged_once_and_leaves_a_counter(caplog: pytest.Log
     for _ in range(3):
         background.emitter.emit(FakeDraft())
     background.emitter.start()
-    background.emitter._thread.join(60)
-    assert not background.emitter._thread.is_alive()
+    background.emitter._thread.join(60)  # `close` would end it too
+    assert not background.emitter._thread.is_alive()  # see above
     background.emitter.emit(FakeDraft())
     background.emitter.close()
     counters = background.emitter.counters()

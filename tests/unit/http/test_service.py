@@ -154,6 +154,10 @@ def test_request_that_is_being_answered_is_not_pushed_out(
         assert answer.endswith(b"done")
 
 
+def budget_of(service: HttpService) -> Budget:
+    return service._budget  # what is in memory is not visible to clients
+
+
 def test_answer_that_nobody_reads_is_dropped_after_a_while(
     service: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,36 +168,36 @@ def test_answer_that_nobody_reads_is_dropped_after_a_while(
         connection.settimeout(60)
         connection.connect(("127.0.0.1", service.port))
         connection.sendall(b"GET /large HTTP/1.1\r\nHost: mine\r\n\r\n")
-        until(lambda: service._budget.sent == LARGE, "the answer is being written")
-        until(lambda: service._budget.sent == 0, "the answer is dropped")
+        until(lambda: budget_of(service).sent == LARGE, "the answer is being written")
+        until(lambda: budget_of(service).sent == 0, "the answer is dropped")
     assert len(httpx.get(f"{service.url}large", timeout=60, trust_env=False).content) == LARGE
 
 
 def test_large_answers_together_are_bounded_and_small_ones_go_on(service: HttpService) -> None:
-    service._budget.answers = 2 * LARGE
+    budget_of(service).answers = 2 * LARGE
     with contextlib.ExitStack() as stack:
         for _ in range(2):
             slow = stack.enter_context(socket.socket())
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.connect(("127.0.0.1", service.port))
             slow.sendall(b"GET /large HTTP/1.1\r\nHost: mine\r\n\r\n")
-        until(lambda: service._budget.sent == 2 * LARGE, "two answers are being written")
+        until(lambda: budget_of(service).sent == 2 * LARGE, "two answers are being written")
         refused = httpx.get(f"{service.url}large", timeout=60, trust_env=False)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert size_of(service, b"abc") == 3
-    until(lambda: service._budget.sent == 0, "the connections are closed")
+    until(lambda: budget_of(service).sent == 0, "the connections are closed")
     assert httpx.get(f"{service.url}large", timeout=60, trust_env=False).status_code == 200
 
 
 def test_bodies_together_are_bounded(service: HttpService) -> None:
-    service._budget.bodies = 3_000_000
+    budget_of(service).bodies = 3_000_000
     begun = b"POST /echo HTTP/1.1\r\nHost: mine\r\nContent-Length: 3000000\r\n\r\n"
     with connected(service, begun + b"x" * 2_500_000):
-        until(lambda: service._budget.received >= 2_500_000, "half a body is in memory")
+        until(lambda: budget_of(service).received >= 2_500_000, "half a body is in memory")
         answer = httpx.post(f"{service.url}echo", content=b"x" * 1_000_000, timeout=60, trust_env=False)
         assert answer.status_code == 503
         assert size_of(service, b"abc") == 3
-    until(lambda: service._budget.received == 0, "the connection is closed")
+    until(lambda: budget_of(service).received == 0, "the connection is closed")
     assert size_of(service, b"x" * 1_000_000) == 1_000_000
 
 

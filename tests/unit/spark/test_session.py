@@ -80,12 +80,12 @@ def test_worker_of_another_version_is_refused() -> None:
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,1]", 2)])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
-    assert session._cores(master) == cores
-    assert session._settings(master)["spark.sql.shuffle.partitions"] == 2 * cores
+    assert session._cores(master) == cores  # a session would take a JVM for each master
+    assert session._settings(master)["spark.sql.shuffle.partitions"] == 2 * cores  # see above
 
 
 def test_cluster_keeps_its_own_addresses_and_sizes() -> None:
-    settings = session._settings("spark://host:7077")
+    settings = session._settings("spark://host:7077")  # a session would need this cluster
     assert not {"spark.driver.host", "spark.sql.shuffle.partitions", "spark.driver.memory"} & settings.keys()
 
 
@@ -124,8 +124,8 @@ GOOD = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "library": ver
 )
 def test_workers_that_cannot_work_are_refused_before_the_job(row: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        session._check_workers(Workers(**row))
-    session._check_workers(Workers(**GOOD))
+        session._check_workers(Workers(**row))  # a cluster with wrong workers would be needed
+    session._check_workers(Workers(**GOOD))  # see above
 
 
 def test_library_does_not_import_pyspark() -> None:

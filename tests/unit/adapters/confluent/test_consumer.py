@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Consumer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
@@ -20,6 +21,10 @@ def write(producer: ConfluentProducer, topic: str, partition: int, *values: byte
         producer.produce(topic, value, b"k", partition)
     assert producer.flush(5_000) == 0
     producer.check()
+
+
+def client_of(consumer: ConfluentConsumer) -> Consumer:
+    return consumer._consumer  # it is replaced behind the public methods
 
 
 def values(records: list[RawRecord]) -> list[bytes | None]:
@@ -203,15 +208,15 @@ def test_reading_goes_on_with_a_new_client_when_one_falls_silent(
     take(consumer, 3)
     write(producer, topic, 0, b"c")
     write(producer, topic, 1, b"y")
-    silent = consumer._consumer
-    monkeypatch.setattr(consumer, "_consume", lambda count, timeout: [])
-    monkeypatch.setattr(consumer._silence, "is_due", lambda waited_s: True)
+    silent = client_of(consumer)
+    monkeypatch.setattr(consumer, "_consume", lambda count, timeout: [])  # librdkafka's defect cannot be caused
+    monkeypatch.setattr(consumer._silence, "is_due", lambda waited_s: True)  # after 30 s
     assert consumer.poll(100, 0) == []
-    assert consumer._consumer is silent, "one look is not enough"
+    assert client_of(consumer) is silent, "one look is not enough"
     assert consumer.poll(100, 0) == []
-    assert consumer._consumer is not silent
+    assert client_of(consumer) is not silent
     monkeypatch.undo()
-    monkeypatch.setattr(consumer, "_consume", consumer._consumer.consume)
+    monkeypatch.setattr(consumer, "_consume", client_of(consumer).consume)  # see above
     assert sorted(value or b"" for value in values(take(consumer, 2))) == [b"c", b"y"]
 
 

@@ -63,14 +63,14 @@ def record() -> object:
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> ConfluentConsumer:
     monkeypatch.setattr(module, "Consumer", Library)
-    monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())
+    monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())  # messages are fakes
     monkeypatch.setattr(module, "_CHECK_INTERVAL_S", 0.0)
     monkeypatch.setattr(module, "Message", SimpleNamespace)
     return ConfluentConsumer({"bootstrap.servers": "x", "client.id": "c"})
 
 
 def library_of(consumer: ConfluentConsumer) -> Library:
-    return consumer._consumer  # type: ignore[return-value]
+    return consumer._consumer  # type: ignore[return-value]  # the fake in place of librdkafka
 
 
 def invalid_at(consumer: ConfluentConsumer, position: int, *looks: object) -> Library:
@@ -135,10 +135,10 @@ def test_thread_is_not_held_up_by_many_partitions_that_no_broker_answers_for(
         clock.now_s += 0.5
         return None
 
-    consumer._watermarks = look  # type: ignore[assignment]
+    consumer._watermarks = look  # type: ignore[assignment]  # a slow broker
     partitions = [TopicPartition("t", number) for number in range(40)]
     consumer.assign(dict.fromkeys(partitions, 7))
-    consumer._invalid = set(partitions)
+    consumer._invalid = set(partitions)  # as after an answer of the library for each
     turns: list[float] = []
     told: set[TopicPartition] = set()
     while not told:
@@ -325,7 +325,7 @@ def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
         clock.now_s += timeout_s
         asked.append(partition.partition)
 
-    monkeypatch.setattr(silent, "_log_range", slowly)
+    monkeypatch.setattr(silent, "_log_range", slowly)  # a slow broker
     for _ in range(30):
         clock.now_s += 1
         silent.poll(10, 0)

@@ -105,6 +105,7 @@ class Reader:
 
 def lied_to(library: Library, kind: type[ConfluentAdmin] = ConfluentAdmin, timeout_ms: int = 300) -> Any:
     admin = kind(SETTINGS, timeout_ms=timeout_ms)
+    # In place of a client of librdkafka.
     admin._live = lambda: library  # type: ignore[method-assign, assignment, return-value]
     return admin
 
@@ -197,12 +198,12 @@ def test_client_whose_knowledge_of_leaders_is_old_is_replaced(code: int) -> None
     partition = PARTITIONS[0]
     answers: dict[TopicPartition, object] = {partition: KafkaException(KafkaError(code))}
     admin = ConfluentAdmin(SETTINGS, timeout_ms=300)
-    admin._client = Library(answers)  # type: ignore[assignment]
+    admin._client = Library(answers)  # type: ignore[assignment]  # in place of a client of librdkafka
     assert admin.list_offsets([partition])[partition].kind is AdminErrorKind.LEADER_NOT_AVAILABLE  # type: ignore[union-attr]
-    assert admin._client is None
-    admin._client = Library({partition: 7})  # type: ignore[assignment]
+    assert admin._client is None  # the next call creates one
+    admin._client = Library({partition: 7})  # type: ignore[assignment]  # see above
     assert admin.list_offsets([partition]) == {partition: 7}
-    assert admin._client is not None
+    assert admin._client is not None  # it is kept
 
 
 def described(*numbers: int, leader: int | None = 1) -> object:
@@ -343,10 +344,16 @@ def position(number: int, offset: int, error: KafkaError | None = None) -> objec
     return SimpleNamespace(topic=found.topic, partition=number, offset=offset, error=error)
 
 
+def read_by(admin: ConfluentAdmin, reader: Reader) -> None:
+    """Let an admin client ask this reader for committed offsets."""
+    # In place of a consumer of librdkafka.
+    admin._reader_of = lambda group: reader  # type: ignore[method-assign, assignment, return-value]
+
+
 @given(st.lists(st.integers(0, 2), unique=True, max_size=2))
 def test_committed_offsets_that_leave_out_a_partition_are_no_answer(numbers: list[int]) -> None:
     admin = ConfluentAdmin(SETTINGS, timeout_ms=1)
-    admin._reader_of = lambda group: Reader([[position(number, 5) for number in numbers]])  # type: ignore[method-assign, assignment, return-value]
+    read_by(admin, Reader([[position(number, 5) for number in numbers]]))
     with pytest.raises(BrokerUnavailableError, match="leaves out partitions"):
         admin.committed_offsets("g", PARTITIONS)
 
@@ -356,7 +363,7 @@ def test_committed_offsets_are_asked_for_again_when_one_partition_failed() -> No
     partial = [position(0, 4), position(1, -1001, KafkaError(KafkaError._TIMED_OUT)), position(2, 9)]
     reader = Reader([partial, KafkaException(KafkaError(KafkaError._TRANSPORT)), whole])
     admin = ConfluentAdmin(SETTINGS, timeout_ms=20_000)
-    admin._reader_of = lambda group: reader  # type: ignore[method-assign, assignment, return-value]
+    read_by(admin, reader)
     assert admin.committed_offsets("g", PARTITIONS) == dict(zip(PARTITIONS, (4, None, 9), strict=True))
 
 
@@ -364,7 +371,7 @@ def test_committed_offsets_are_asked_for_again_when_the_text_beside_one_is_read_
     beyond = UnicodeDecodeError("utf-8", b"AgAA\x90", 4, 5, "invalid start byte")
     reader = Reader([beyond, [position(0, 4), position(1, -1001), position(2, 9)]])
     admin = ConfluentAdmin(SETTINGS, timeout_ms=20_000)
-    admin._reader_of = lambda group: reader  # type: ignore[method-assign, assignment, return-value]
+    read_by(admin, reader)
     assert admin.committed_offsets("g", PARTITIONS) == dict(zip(PARTITIONS, (4, None, 9), strict=True))
 
 

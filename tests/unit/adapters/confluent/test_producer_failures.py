@@ -191,7 +191,7 @@ def test_batches_fit_the_limit_of_their_topic(topic: str, clients: ConfluentClie
         asked.append(name)
         return limits[name]
 
-    clients._batch_bytes_max = limit_of  # type: ignore[method-assign]
+    clients._batch_bytes_max = limit_of  # type: ignore[method-assign]  # the mock cluster has no limits
     producer = clients.producer("thread-1")
     try:
         small, large, unknown = (producer.direct(name).send for name in limits)
@@ -213,7 +213,8 @@ def test_partition_count_is_asked_for_again_when_the_answer_cannot_be(
 ) -> None:
     parts = {"nothing listed": None, "no partitions": {}, "half of them": {0: 0, 2: 2}}[gone]
     lies = [None if parts is None else SimpleNamespace(error=None, partitions=parts)]
-    ask = producer._list_topics
+    ask = producer._list_topics  # the mock cluster does not lie
+    # See above.
     producer._list_topics = lambda name, timeout_s: lies.pop() if lies else ask(name, timeout_s)  # type: ignore[method-assign]
     assert producer.partitions_for(topic) == 3
     assert lies == []
@@ -222,6 +223,7 @@ def test_partition_count_is_asked_for_again_when_the_answer_cannot_be(
 def test_topic_is_missing_when_the_broker_says_so_twice(producer: ConfluentProducer) -> None:
     missing = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
     answers = [missing, missing]
+    # The mock cluster creates a topic that is asked for.
     producer._list_topics = lambda name, timeout_s: answers.pop()  # type: ignore[method-assign]
     with pytest.raises(StreamsError, match="topic gone does not exist"):
         producer.partitions_for("gone")

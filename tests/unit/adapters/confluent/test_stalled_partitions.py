@@ -54,7 +54,7 @@ class Library:
 @pytest.fixture
 def consumer(clock: FakeTime, monkeypatch: pytest.MonkeyPatch) -> ConfluentConsumer:
     monkeypatch.setattr(module, "Consumer", Library)
-    monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())
+    monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())  # messages are fakes
     made = ConfluentConsumer({"bootstrap.servers": "x", "client.id": "c"})
     made.assign({FLOWS: 0, STILL: 4})
     library_of(made).assigned.clear()
@@ -62,7 +62,7 @@ def consumer(clock: FakeTime, monkeypatch: pytest.MonkeyPatch) -> ConfluentConsu
 
 
 def library_of(consumer: ConfluentConsumer) -> Library:
-    return consumer._consumer  # type: ignore[return-value]
+    return consumer._consumer  # type: ignore[return-value]  # the fake in place of librdkafka
 
 
 def poll_until(consumer: ConfluentConsumer, clock: FakeTime, until_s: float) -> float | None:

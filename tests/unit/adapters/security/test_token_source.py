@@ -138,17 +138,17 @@ def test_provider_that_does_not_answer_holds_up_one_caller_for_a_moment_while_th
 ) -> None:
     tokens = provider.tokens()
     tokens()
-    tokens._patience_s = 0.1
+    tokens._patience_s = 0.1  # it is a constructor argument, but must change between two calls
     provider.now_s += 80
     provider.answers.clear()
     assert tokens() == ("token-1", 1_090)
-    tokens._patience_s = 3_600
+    tokens._patience_s = 3_600  # see above
     for _ in range(3):
         assert tokens() == ("token-1", 1_090), "others do not wait for the running call"
     assert provider.calls == 2
     assert "no answer yet" in caplog.text
     provider.answers.set()
-    until(lambda: tokens._call is None, "the function has answered")
+    until(lambda: tokens._call is None, "the function has answered")  # a call would start another one
     assert tokens() == ("token-2", 1_180)
 
 
@@ -159,7 +159,7 @@ def test_provider_that_does_not_answer_is_an_outage_without_a_valid_token(provid
         with pytest.raises(BrokerUnavailableError, match=r"failed \(no answer yet\)"):
             tokens()
     provider.answers.set()
-    until(lambda: tokens._call is None, "the function has answered")
+    until(lambda: tokens._call is None, "the function has answered")  # a call would start another one
     assert tokens()[0] == "token-1"
 
 

@@ -38,7 +38,7 @@ class Alone(Worker):
     def joined(self, mode: Mode, given: str, **fields: object) -> None:
         data = assignment(given, version=mode.version, **fields)  # type: ignore[arg-type]
         self.member.joined(1, "me", mode.value, data)
-        self.member._process_joins()
+        self.member._process_joins()  # in place of its thread
 
     @property
     def allocation(self) -> Assignment | None:
@@ -84,7 +84,7 @@ def test_an_eager_worker_stops_everything_before_it_joins_again() -> None:
     worker = alone(Mode.EAGER)
     worker.joined(Mode.EAGER, "a-0")
     worker.log.clear()
-    worker.member._prepare()
+    worker.member._prepare()  # its thread calls it before a join
     worker.joined(Mode.EAGER, "a")
     assert worker.log == [("revoked", jobs("a-0")), ("assigned", jobs("a"))]
 
@@ -120,7 +120,7 @@ def test_a_downgrade_to_eager_stops_first_what_others_may_have_now() -> None:
 def test_an_upgrade_from_eager_starts_again_in_place_what_was_stopped() -> None:
     worker = alone()
     worker.joined(Mode.EAGER, "a a-0")
-    worker.member._prepare()
+    worker.member._prepare()  # its thread calls it before a join
     assert worker.running == NOTHING
     held = worker.allocation
     assert held is not None

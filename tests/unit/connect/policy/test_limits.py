@@ -388,7 +388,7 @@ def test_jobs_get_the_values_of_placeholders_and_topics_and_statuses_do_not(
     try:
         bench.run(topic="${env:TOPIC_SECRET}")
         task = next(iter(bench.herder.jobs.alive.tasks))
-        thread: Any = bench.herder.jobs._threads[task]
+        thread: Any = bench.herder.jobs._threads[task]  # no caller of the herder sees resolved values
         assert thread.configs()["topic"] == "resolved-secret"
         assert bench.stores.configs.snapshot().task_configs("a")[0]["topic"] == "${env:TOPIC_SECRET}"
 
@@ -397,7 +397,7 @@ def test_jobs_get_the_values_of_placeholders_and_topics_and_statuses_do_not(
 
         monkeypatch.setattr("tests.support.connect.plugins.CountingTask.poll", explode)
         bench.until(lambda: JobState.FAILED in bench.states(task), "the task fails")
-        written = [value or b"" for _, value in bench.stores.statuses._log.records]  # type: ignore[attr-defined]
+        written = bench.written_statuses()
         assert any(b"cannot write to [hidden]" in value for value in written)
         assert not any(b"resolved-secret" in value for value in written)
         assert "resolved-secret" not in caplog.text

@@ -50,9 +50,9 @@ def test_a_worker_that_cannot_read_configurations_leaves_and_stops_all_after_fiv
     for _ in range(4):
         other.turn()
         bench.turn()
-        if not bench.herder._can_read:
+        if not bench.herder._can_read:  # nothing else happens at first
             break
-    assert not bench.herder._can_read
+    assert not bench.herder._can_read  # see above
     assert "m1" not in bench.group.members
     assert bench.herder.jobs.runs(TaskId("a", 0)), "its jobs continue at first"
     began = time.monotonic()
@@ -206,8 +206,9 @@ def test_the_config_topic_has_one_partition() -> None:
             return self
 
     clients = OneClient(2, "compact")
+    settings = Bench().herder._settings  # those of a whole worker
     with pytest.raises(ConfigError, match=r"config\.storage\.topic = c has 2 partitions, but must have 1"):
-        TopicStores(Bench().herder._settings, clients)  # type: ignore[arg-type]
+        TopicStores(settings, clients)  # type: ignore[arg-type]
 
 
 def test_nothing_is_left_over_of_a_held_set_when_lists_come_into_force(bench: Bench) -> None:

@@ -50,7 +50,7 @@ def test_refusal_of_a_configuration_does_not_show_the_value_of_a_placeholder(
         bench.herder.jobs.start_task(TaskId("a", 0), config, {**config, "task.class": config["connector.class"]},
                                      TargetState.STARTED)  # fmt: skip
         bench.until(lambda: JobState.FAILED in bench.states(TaskId("a", 0)), "the task fails")
-        written = [value or b"" for _, value in bench.stores.statuses._log.records]  # type: ignore[attr-defined]
+        written = bench.written_statuses()
         assert written
         assert not any(b"resolved-secret" in value for value in written)
     finally:

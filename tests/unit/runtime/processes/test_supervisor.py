@@ -156,22 +156,23 @@ def test_silence_while_the_supervisor_itself_is_frozen_does_not_count(monkeypatc
         pid = 77
 
     supervisor = Supervisor(1, [], silence_max_s=45)
+    # The test is the loop of the supervisor, whose clock stands still between two steps.
     (slot,) = supervisor._slots
     slot.process = Process()  # type: ignore[assignment]
     slot.states, theirs = os.pipe()
-    supervisor._selector.register(slot.states, selectors.EVENT_READ, slot)
+    supervisor._selector.register(slot.states, selectors.EVENT_READ, slot)  # see above
     os.write(theirs, b"RUNNING 1 1\n")
     hours = iter(range(1_000))
     monkeypatch.setattr(module, "_STEP_S", 0)
     monkeypatch.setattr(module.time, "monotonic", lambda: 3_600.0 * next(hours))
     for _ in range(40):
-        supervisor._listen()
+        supervisor._listen()  # see above
     ready = [supervisor.health().ready]
     for _ in range(20):
-        supervisor._listen()
+        supervisor._listen()  # see above
     ready.append(supervisor.health().ready)
     monkeypatch.undo()
-    supervisor._selector.close()
+    supervisor._selector.close()  # see above
     os.close(slot.states)
     os.close(theirs)
     assert ready == [True, False]
@@ -229,17 +230,18 @@ def test_processes_continue_while_there_is_no_room_to_start_another_one_again(
 
 
 def test_what_was_told_while_the_supervisor_stood_still_may_be_cut() -> None:
+    # A pipe instead of a process, which would write whole lines.
     slot, listening = module._Slot(1), Supervisor(0, [], silence_max_s=1)
     slot.states, theirs = os.pipe()
-    listening._selector.register(slot.states, selectors.EVENT_READ, slot)
+    listening._selector.register(slot.states, selectors.EVENT_READ, slot)  # see above
     states = []
     for told in (b"REBALANCING 1 0\nRUNN", b"ING 1 1\nPENDING_SHUTDOWN 1 0\n", b"RUNN", b"ING 1 1\n"):
         os.write(theirs, told)
-        listening._listen()
+        listening._listen()  # see above
         states.append((slot.state, slot.live, slot.ready))
     closing = ("PENDING_SHUTDOWN", True, False)
     assert states == [("REBALANCING", True, False), closing, closing, ("RUNNING", True, True)]
-    listening._selector.close()
+    listening._selector.close()  # see above
     os.close(slot.states)
     os.close(theirs)
 

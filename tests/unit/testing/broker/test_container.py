@@ -34,7 +34,7 @@ class FakeImages:
 
 def docker_with(monkeypatch: pytest.MonkeyPatch, images: FakeImages, url: str = "http+docker://localhost") -> None:
     client = SimpleNamespace(ping=lambda: True, images=images, api=SimpleNamespace(base_url=url), close=lambda: None)
-    monkeypatch.setattr(container, "_docker_client", lambda: client)
+    monkeypatch.setattr(container, "_docker_client", lambda: client)  # in place of Docker
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ class FakeContainer:
 
 def broker_of(*containers: FakeContainer) -> DockerBroker:
     made = DockerBroker.__new__(DockerBroker)
-    made._nodes = len(containers)
-    made._containers = dict(enumerate(containers, 1))
-    made._network = None
+    made._nodes = len(containers)  # as after a start, which would need Docker
+    made._containers = dict(enumerate(containers, 1))  # see above
+    made._network = None  # see above
     return made
 
 
 def test_container_that_ended_is_not_waited_for_and_its_log_is_quoted() -> None:
     broker = broker_of(FakeContainer("running"), FakeContainer("exited"))
     with pytest.raises(NoBrokerError, match=r"(?s)node 2 stopped with status 3.*no such role$"):
-        broker._check_alive(1, 2)()
+        broker._check_alive(1, 2)()  # a start calls it while it waits
 
 
 def test_rest_is_cleaned_up_when_one_container_cannot_be_removed(capsys: pytest.CaptureFixture[str]) -> None:

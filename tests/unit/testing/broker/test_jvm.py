@@ -41,7 +41,7 @@ def test_what_nodes_have_logged_can_be_kept(tmp_path):
         node.write_settings({number: ports})
         node.log_file.write_text(f"node {number} says\n")
     nodes = NodesOnJvm()
-    nodes._cluster = JvmCluster(folder)
+    nodes._cluster = JvmCluster(folder)  # as after a start, without one
     nodes.copy_logs(kept)
     assert {path.name: path.read_text() for path in kept.iterdir()} == {
         "node-1.log": "node 1 says\n",
@@ -94,7 +94,7 @@ def test_broker_keeps_records_with_old_timestamps():
 
 
 def test_container_image_has_an_exact_version():
-    name, _, version = container._image().partition(":")
+    name, _, version = container._image().partition(":")  # only Docker gets to see it
     assert name == "apache/kafka"
     assert version.replace(".", "").isdigit()
 
@@ -103,16 +103,16 @@ def test_start_waits_for_a_port_that_the_killed_node_still_holds(tmp_path, monke
     ports = free_ports(1)
     JvmNode(tmp_path, 1).write_settings(ports)
     answers = iter([False, False, True, True])
-    monkeypatch.setattr(jvm, "_is_free", lambda port: next(answers))
+    monkeypatch.setattr(jvm, "_is_free", lambda port: next(answers))  # another process holds the port for a time
     launched = []
     cluster = JvmCluster(tmp_path)
-    monkeypatch.setattr(cluster, "_launch", lambda nodes, **_: launched.extend(nodes))
+    monkeypatch.setattr(cluster, "_launch", lambda nodes, **_: launched.extend(nodes))  # no JVM is started
     cluster.start(ports)
     assert launched == [JvmNode(tmp_path, 1)]
 
 
 def test_port_of_somebody_else_is_refused_immediately(tmp_path, monkeypatch):
-    monkeypatch.setattr(jvm, "_is_free", lambda port: False)
+    monkeypatch.setattr(jvm, "_is_free", lambda port: False)  # another process has it
     monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
     with pytest.raises(NoBrokerError, match="in use"):
         JvmCluster(tmp_path).start(consecutive_ports(1, 9000))
@@ -128,7 +128,7 @@ def test_second_compiler_of_the_jvm_is_left_out_of_a_short_lived_node(tmp_path, 
         commands.append(command)
         raise OSError("nothing is started")
 
-    monkeypatch.setattr(cluster, "_format", lambda *_: None)
+    monkeypatch.setattr(cluster, "_format", lambda *_: None)  # no JVM is started
     monkeypatch.setattr(jvm, "java_path", lambda: "java")
     monkeypatch.setattr(jvm, "kafka_jars", lambda version: tmp_path)
     monkeypatch.setattr(jvm_node.subprocess, "Popen", popen)

@@ -14,6 +14,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
+
+# Whether the process of a cluster runs is of no use to users.
 from streams_py.adapters.confluent.embedded.cluster import _folder, _is_running, embedded_name, refuse_unsupported
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
@@ -116,7 +118,7 @@ def test_cluster_starts_in_a_process_with_many_open_files() -> None:
 
 def test_answer_is_an_error_when_the_server_is_gone() -> None:
     cluster = EmbeddedCluster.join(f"{NAME}-gone")
-    pid = cluster._do("info")["pid"]
+    pid = cluster._do("info")["pid"]  # users have no use for it
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: has_ended(f"{NAME}-gone"), "the server is killed")
     with pytest.raises(BrokerUnavailableError, match="does not answer"):

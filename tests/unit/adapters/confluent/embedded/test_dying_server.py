@@ -17,6 +17,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
+
+# The protocol with the process of a cluster is of no use to users.
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedAdmin, _ask, _folder, _is_running
 from streams_py.adapters.confluent.embedded.server import SOCKET_NAME
 from streams_py.config.streams_config import StreamsConfig
@@ -37,7 +39,7 @@ class Victim:
         self.clients = ConfluentClients(StreamsConfig.of({"application.id": "dying", **keys}))
         assert self.clients.embedded is not None
         self.cluster = self.clients.embedded
-        self.pid: int = self.cluster._do("info")["pid"]
+        self.pid: int = self.cluster._do("info")["pid"]  # users have no use for it
         self.cluster.create_topic(HERE.topic, 1)
         self.is_killed = False
         self.admin = self.clients.admin()

@@ -28,7 +28,7 @@ from streams_py.topology.declare.processor import Record
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.topology import Topology
 from tests.support.runtime.failing import IN, Asked, Forwarding, chain
-from tests.support.runtime.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record, report_failed
 
 
 class TestWriting:
@@ -147,7 +147,8 @@ class TestWriting:
     def test_all_that_passes_rolls_back_once(self) -> None:
         producer = self.refusing(retriable=True)
         kit = Kit(chain(), producer=producer)
-        producer._errors.extend(ProductionError("away", topic="out", partition=0, retriable=True) for _ in range(50))
+        errors = [ProductionError("away", topic="out", partition=0, retriable=True) for _ in range(50)]
+        report_failed(producer, *errors)
         kit.add(record("x"))
         with pytest.raises(TaskCorruptedError):
             kit.task.process(1)
@@ -161,7 +162,7 @@ class TestWriting:
         handler = Asked(Answer.FAIL)
         producer = MemoryProducer()
         kit = Kit(chain(), producer=producer, production_handler=handler)
-        producer._errors.append(kind("not written", topic="out", partition=0))
+        report_failed(producer, kind("not written", topic="out", partition=0))
         kit.add(record("x"))
         with pytest.raises(TaskCorruptedError, match="not written; processing again from the last commit"):
             kit.task.process(1)
@@ -170,7 +171,7 @@ class TestWriting:
     def test_nothing_is_committed_when_the_code_of_a_processor_has_caught_that_all_start_over(self) -> None:
         producer = MemoryProducer()
         kit = Kit(chain(), producer=producer)
-        producer._errors.append(RecordsExpiredError("not written", topic="out", partition=0))
+        report_failed(producer, RecordsExpiredError("not written", topic="out", partition=0))
         kit.add(record("x"))
         with pytest.raises(TaskCorruptedError):
             kit.task.process(1)

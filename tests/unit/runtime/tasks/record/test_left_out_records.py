@@ -12,7 +12,7 @@ from streams_py.errors import ProductionError, RefusedRecord, StreamsError, Task
 from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord
 from streams_py.testing.memory_clients import MemoryProducer
 from tests.support.runtime.failing import Asked, chain
-from tests.support.runtime.task_kit import Kit, record
+from tests.support.runtime.task_kit import Kit, record, report_failed
 
 
 def refused(value: bytes = b"bad", timestamp_ms: int = 7, reason: str = "INVALID_RECORD") -> ProductionError:
@@ -33,7 +33,7 @@ def test_handler_is_asked_about_all_records_that_ended_the_transaction_and_all_t
     producer, handler = InTransactions(), Asked(Answer.CONTINUE)
     kit = Kit(chain(), producer=producer, production_handler=handler)
     errors = [refused(b"%d" % number) for number in range(2_000)]
-    producer._errors.extend(errors)
+    report_failed(producer, *errors)
     kit.add(record("x"))
     with pytest.raises(TaskCorruptedError, match="refused; the record is left out"):
         kit.task.process(1)
@@ -46,7 +46,7 @@ def test_handler_is_asked_about_all_records_that_ended_the_transaction_and_all_t
 def test_nothing_is_left_out_when_the_handler_fails() -> None:
     producer = InTransactions()
     kit = Kit(chain(), producer=producer, production_handler=Asked(Answer.FAIL))
-    producer._errors.append(refused())
+    report_failed(producer, refused())
     kit.add(record("x"))
     with pytest.raises(ProductionError, match=r"refused; to drop such records, set production\.exception"):
         kit.task.process(1)
@@ -57,7 +57,7 @@ def test_nothing_is_left_out_when_the_handler_fails() -> None:
 def test_dead_letter_is_written_in_the_place_of_the_record(reason: str, timestamp_ms: int) -> None:
     producer = InTransactions()
     kit = Kit(chain(), producer=producer, production_handler=DeadLetterQueue("dead").handle)
-    producer._errors.append(refused(reason=reason))
+    report_failed(producer, refused(reason=reason))
     kit.add(record("x"))
     with pytest.raises(TaskCorruptedError):
         kit.task.process(1)

@@ -28,6 +28,8 @@ from streams_py.telemetry.report.series import (
 )
 from streams_py.telemetry.report.tables import Row, Tables
 
+__all__ = ["report_page"]
+
 _MARKS_MAX: Final = 150
 """Number of rebalances above which the chart over time counts them in spans."""
 _BINS: Final = 60

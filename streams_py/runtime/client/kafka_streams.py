@@ -128,7 +128,6 @@ class KafkaStreams:
             self._shared.standby_listener = standby_listener
         self._state = ClientState(self._state_changed, on_state)
         self._threads = StreamThreads(factory, self._global_thread, self._shared, self._state, on_error)
-        self._shared.on_stop_application = self._threads.stop_with_application
         self._hand_over = HandOver(lambda: self._shared.client_id, self._threads, self._state, self._clock)
         self._metrics = ClientMetrics(self._shared, self._state, self._threads, self._global_thread)
         self._queries = StoreQueries(
@@ -607,5 +606,5 @@ class KafkaStreams:
         return self._queries.local_lags()
 
     def _state_changed(self, new: State, old: State) -> None:
-        self._shared.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
+        self._shared.running.note(runs=new is State.RUNNING)
         _log.info("%s: %s -> %s", self._shared.client_id, old.value, new.value)

@@ -187,9 +187,7 @@ class StreamThreads:
             self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
 
     def _new(self, index: int) -> StreamThread:
-        thread = self._factory.new_thread(
-            index, on_state=self._state_changed, on_error=self._thread_failed, on_end=self._thread_ended
-        )
+        thread = self._factory.new_thread(index, self)
         thread.pause(self._is_paused)
         if self.is_draining:
             thread.drain()
@@ -204,9 +202,10 @@ class StreamThreads:
         known = self._threads.items()  # a thread that will be replaced keeps its number
         self._threads = {i: thread for i, thread in known if thread.state is not ThreadState.DEAD or thread.replace}
 
-    # -- called by the threads -------------------------------------------------------------------------------
+    # -- called by the threads (ThreadOwner) -----------------------------------------------------------------
 
-    def _state_changed(self, thread: StreamThread, new: ThreadState) -> None:
+    def thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
+        """Change the state of the client if the new state of a thread requires it."""
         with self._state.changing():
             states = [t.state for t in self._threads.values()]
             if self._state.now is State.RUNNING and new in (
@@ -217,7 +216,8 @@ class StreamThreads:
             elif self._state.now is State.REBALANCING and is_running(states):
                 self._state.go(State.RUNNING)  # also if the last thread that was not running has stopped
 
-    def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
+    def thread_failed(self, thread: StreamThread, error: Exception) -> None:
+        """Call the uncaught exception handler, and do what it answers."""
         answer = response_to(error, self._uncaught)
         with self._state.changing():
             self.failed += 1
@@ -241,7 +241,8 @@ class StreamThreads:
                     for other in self._threads.values():
                         other.request_application_shutdown()
 
-    def _thread_ended(self, thread: StreamThread) -> None:
+    def thread_ended(self, thread: StreamThread) -> None:
+        """Start the replacement of a thread that has failed. Close the client after its last thread."""
         with self._lock:
             replacement = None
             if thread.replace and self._state.now.is_running_or_rebalancing:

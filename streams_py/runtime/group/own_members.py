@@ -77,6 +77,12 @@ class OwnMembers(MembersOnRecord):
         self._is_closed = False
 
     @property
+    def directory(self) -> str | None:
+        """The directory that this instance has locked; None without one."""
+        folder = self._folder()
+        return None if folder is None else folder.path
+
+    @property
     def cluster_id(self) -> str | None:
         """The id of the cluster; None before the first join."""
         return self._cluster_id

@@ -19,7 +19,7 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from streams_py.errors import StateError
 from streams_py.runtime.group.dead_members import DeadMembers
@@ -36,14 +36,25 @@ _TURN_S: Final = 0.3
 """Time between the removals by two instances."""
 
 
+class OwnInstance(Protocol):
+    """The instance that watches the others."""
+
+    @property
+    def directory(self) -> str | None:
+        """The directory that this instance has locked; None without one."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None until it is known."""
+
+
 class SiblingWatch:
     """Watches the other instances of the application on this host, on a background thread.
 
     Args:
         application: The directory of the application, below ``state.dir``.
-        own: Returns the directory of this instance; None without one.
+        own: This instance.
         group: ``application.id``.
-        cluster_id: Returns the id of the cluster; None until it is known.
         dead: Removes members.
         on_end: Called when another instance has died or stopped. A rebalance follows soon.
     """
@@ -51,16 +62,14 @@ class SiblingWatch:
     def __init__(
         self,
         application: str,
-        own: Callable[[], str | None],
+        own: OwnInstance,
         group: str,
-        cluster_id: Callable[[], str | None],
         dead: DeadMembers,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._application = application
         self._own = own
         self._group = group
-        self._cluster_id = cluster_id
         self._dead = dead
         self._on_end = on_end
         self._living: set[str] = set()
@@ -105,7 +114,7 @@ class SiblingWatch:
         died: dict[str, MemberRecord] = {}
         processes: set[ProcessIdentity] = set()
         living: set[str] = set()
-        own, has_passed_own, rank = self._own(), False, 0
+        own, has_passed_own, rank = self._own.directory, False, 0
         for directory in self._directories():
             has_passed_own = has_passed_own or directory == own
             record = None if directory == own else self._record(directory)
@@ -141,7 +150,7 @@ class SiblingWatch:
             return None
         if record is None or record.stopped or record.group != self._group:
             return None
-        return record if record.cluster_id == self._cluster_id() else None
+        return record if record.cluster_id == self._own.cluster_id else None
 
     def _watch(self, living: set[ProcessIdentity]) -> None:
         for process in self._pidfds.keys() - living:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streams_protocol.types import TaskId
 from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
@@ -32,14 +32,28 @@ _log = logging.getLogger(__name__)
 _NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
 
 
+class ThreadOwner(Protocol):
+    """The client that a stream thread belongs to, as the thread uses it."""
+
+    def thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
+        """Called for every change of state, on the thread that changes it."""
+
+    def thread_failed(self, thread: StreamThread, error: Exception) -> None:
+        """Called on the thread when it fails."""
+
+    def thread_ended(self, thread: StreamThread) -> None:
+        """Called last on the thread."""
+
+    def stop_with_application(self) -> None:
+        """Stop the client, because the leader has requested all members to stop. Called on the thread."""
+
+
 class StreamThread:
     """One stream thread.
 
     Args:
         open_loop: Creates the loop; called first on the thread.
-        on_state: Called for every change of state.
-        on_error: Called on the thread when it fails.
-        on_end: Called last.
+        owner: The client.
     """
 
     def __init__(
@@ -49,14 +63,12 @@ class StreamThread:
         *,
         clock: Clock,
         open_loop: Callable[[StreamThread], StreamLoop],
-        on_state: Callable[[StreamThread, ThreadState], None],
-        on_error: Callable[[StreamThread, Exception], None],
-        on_end: Callable[[StreamThread], None],
+        owner: ThreadOwner,
     ) -> None:
         self.name = name
         self.index = index
         self.inbox: Inbox[TaskListener] = Inbox()
-        self.control = ThreadControl(clock, lambda state: on_state(self, state))
+        self.control = ThreadControl(clock, lambda state: owner.thread_changed(self, state))
         self.loop: StreamLoop | None = None
         """The thread's loop; None before it has started."""
         self._parts: ThreadParts | None = None
@@ -68,7 +80,8 @@ class StreamThread:
         self.reported_errors = 0
         self.started_ms = clock.now_ms()
         self._open_loop = open_loop
-        self._on_error, self._on_end = on_error, on_end
+        self.owner = owner
+        """The client that the thread belongs to."""
         self._stop_application = False
         self._drains = False
         self._pausing = threading.Lock()
@@ -235,7 +248,7 @@ class StreamThread:
         cause = error if isinstance(error, Exception) else RuntimeError(named(error))
         _log.error("%s failed: %s", self.name, text_of(cause), exc_info=_origin(cause))
         try:
-            self._on_error(self, cause)
+            self.owner.thread_failed(self, cause)
         except (Exception, SystemExit):
             _log.exception("the uncaught-exception handler itself failed")
 
@@ -247,7 +260,7 @@ class StreamThread:
         except BaseException:  # the client waits for this thread to stop
             _log.exception("%s: failed to close cleanly", self.name)
         self.control.go(ThreadState.DEAD)
-        self._on_end(self)
+        self.owner.thread_ended(self)
 
 
 def _origin(error: Exception) -> BaseException:

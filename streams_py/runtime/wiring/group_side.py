@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streams_protocol.types import TaskId
@@ -19,17 +19,11 @@ from streams_py.state.directory.state_directory import StateDirectory
 
 @dataclass(frozen=True, slots=True)
 class ThreadSignals:
-    """Passes the messages of a transport to the producer, the hosts and the thread (``MemberSignals``).
-
-    Args:
-        on_stop_application: Stops this instance. Called on the stream thread, because it may call the application's
-            listeners.
-    """
+    """Passes the messages of a transport to the producer, the hosts and the thread (``MemberSignals``)."""
 
     thread: StreamThread
     producer: RecordProducer
     store_hosts: StoreHosts
-    on_stop_application: Callable[[], None]
 
     def halt(self, reason: str) -> None:
         """Prevent the thread from writing anything, because it is stuck."""
@@ -48,8 +42,8 @@ class ThreadSignals:
         self.thread.report(error)
 
     def stop_application(self) -> None:
-        """Stop this instance."""
-        self.thread.inbox.post(lambda _: self.on_stop_application())
+        """Stop this instance, on the stream thread, because that may call the application's listeners."""
+        self.thread.inbox.post(lambda _: self.thread.owner.stop_with_application())
 
 
 @dataclass(frozen=True, slots=True)

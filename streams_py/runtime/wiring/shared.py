@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import cached_property
 
 from streams_protocol.types import ProcessId
@@ -36,7 +36,7 @@ from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.thread.topic_ids import TopicIds
 from streams_py.runtime.wiring.missing_topics import create_missing_topics, warn_of_missing_sinks
 from streams_py.runtime.wiring.snapshots import open_snapshots, snapshot_storage
-from streams_py.runtime.wiring.state_cleaner import StateCleaner, delete_outdated
+from streams_py.runtime.wiring.state_cleaner import RunningTime, StateCleaner, delete_outdated
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.directory.run_directory import LockedFolder, lock_run_directory, unlock_run_directory
 from streams_py.state.directory.state_directory import StateDirectory
@@ -61,7 +61,6 @@ class SharedResources:
         self.restore_listener = RestoreListener()
         self.standby_listener = StandbyUpdateListener()
         self.rebalance_listeners: list[RebalanceListener] = []
-        self.on_stop_application: Callable[[], None] = lambda: None
         check_event_clients(config, clients)
         self.topology = topology
         self.clients = clients
@@ -92,7 +91,7 @@ class SharedResources:
         self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
         self.process_id: ProcessId | None = None
         self.admin: Admin | None = None
-        self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
+        self.running = RunningTime(clock)
         self._cluster_id: ClusterId | None = None
         self._cleaner: StateCleaner | None = None
         self.open_transactions: OpenTransactions | None = None
@@ -151,9 +150,7 @@ class SharedResources:
             warn_of_missing_sinks(self.topology, self.admin)
             own_members = self._put_members_on_record()
             opened.callback(own_members.close)  # before the locks are released
-        self._cleaner = StateCleaner(
-            self.directory, self.clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
-        )
+        self._cleaner = StateCleaner(self.directory, self.clock, self.config.state_cleanup_delay_ms, self.running)
         opened.callback(self._cleaner.stop)
         opened.callback(FreedMemory().stop)
         self.events = open_assignment_events(
@@ -220,12 +217,7 @@ class SharedResources:
         if folder is None or sys.platform != "linux":
             return
         watch = SiblingWatch(
-            folder.application,
-            lambda: None if (locked := self._locked_folder()) is None else locked.path,
-            self.config.application_id,
-            lambda: own_members.cluster_id,
-            self.dead_members,
-            group.expect_rebalance,
+            folder.application, own_members, self.config.application_id, self.dead_members, group.expect_rebalance
         )
         watch.start()
         self._opened.callback(watch.close)

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Clock
@@ -23,21 +23,36 @@ from streams_py.state.directory.task_files import FORMAT_MARKER
 _log = logging.getLogger("streams_py")
 
 
+class RunningTime:
+    """How long a client has been RUNNING without a break."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms: int | None = None
+
+    def note(self, *, runs: bool) -> None:
+        """Note that the client has just become RUNNING, or is in another state."""
+        self._since_ms = self._clock.monotonic_ms() if runs else None
+
+    @property
+    def so_far_ms(self) -> int | None:
+        """Time since the client became RUNNING; None while it is in another state."""
+        since_ms = self._since_ms
+        return None if since_ms is None else self._clock.monotonic_ms() - since_ms
+
+
 class StateCleaner:
     """A background thread that cleans the state directory every ``delay_ms``.
 
     Args:
-        running_since_ms: Returns the monotonic time since which the client has been RUNNING without a break; None while
-            it is not RUNNING.
+        running: How long the client has been RUNNING.
     """
 
-    def __init__(
-        self, directory: StateDirectory, clock: Clock, delay_ms: int, running_since_ms: Callable[[], int | None]
-    ) -> None:
+    def __init__(self, directory: StateDirectory, clock: Clock, delay_ms: int, running: RunningTime) -> None:
         self._directory = directory
         self._clock = clock
         self._delay_ms = delay_ms
-        self._running_since_ms = running_since_ms
+        self._running = running
         self._stop = threading.Event()
         if directory.is_persistent and delay_ms > 0:
             threading.Thread(target=self._run, name="state-cleaner", daemon=True).start()
@@ -48,8 +63,8 @@ class StateCleaner:
 
     def clean(self) -> Sequence[TaskId]:
         """Delete state that may be deleted now. Return the tasks that it belonged to."""
-        since_ms = self._running_since_ms()
-        if since_ms is None or self._clock.monotonic_ms() - since_ms < self._delay_ms:
+        running_ms = self._running.so_far_ms
+        if running_ms is None or running_ms < self._delay_ms:
             return ()
         return self._directory.delete_unused(now_ms=self._clock.now_ms(), delay_ms=self._delay_ms)
 

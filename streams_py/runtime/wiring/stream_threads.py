@@ -26,7 +26,7 @@ from streams_py.runtime.thread.loop import StreamLoop
 from streams_py.runtime.thread.parts import ThreadParts
 from streams_py.runtime.thread.settings import LoopSettings
 from streams_py.runtime.thread.states import ThreadState
-from streams_py.runtime.thread.stream_thread import StreamThread
+from streams_py.runtime.thread.stream_thread import StreamThread, ThreadOwner
 from streams_py.runtime.thread.topic_changes import TopicChanges
 from streams_py.runtime.wiring.group_side import ThreadReport, ThreadSignals
 from streams_py.runtime.wiring.shared import SharedResources
@@ -58,23 +58,14 @@ class StreamThreadFactory:
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
 
-    def new_thread(
-        self,
-        index: int,
-        *,
-        on_state: Callable[[StreamThread, ThreadState], None],
-        on_error: Callable[[StreamThread, Exception], None],
-        on_end: Callable[[StreamThread], None],
-    ) -> StreamThread:
+    def new_thread(self, index: int, owner: ThreadOwner) -> StreamThread:
         """Return a new stream thread, not started yet."""
         return StreamThread(
             f"{self._shared.client_id}-StreamThread-{index}",
             index,
             clock=self._shared.clock,
             open_loop=self._open_loop,
-            on_state=on_state,
-            on_error=on_error,
-            on_end=on_end,
+            owner=owner,
         )
 
     def share_cache(self, threads: int) -> None:
@@ -127,7 +118,7 @@ class StreamThreadFactory:
                 thread.name,
                 thread.index,
                 thread.inbox,
-                ThreadSignals(thread, producer, shared.hosts, shared.on_stop_application),
+                ThreadSignals(thread, producer, shared.hosts),
                 ThreadReport(thread.name, table, updater, shared.directory),
             ),
             updater=updater,

@@ -10,14 +10,14 @@ from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
 from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState, thread_may_go
-from streams_py.runtime.thread.stream_thread import StreamThread
+from streams_py.runtime.thread.stream_thread import StreamThread, ThreadOwner
 from tests.support.runtime.world import World, counting
 
 
 class FakeThread:
     """A stream thread whose state changes the test makes. ``asked``: calls of the client."""
 
-    def __init__(self, name: str, index: int, on_state: Any, on_error: Any, on_end: Any) -> None:
+    def __init__(self, name: str, index: int, owner: ThreadOwner) -> None:
         self.name, self.index = name, index
         self.state = ThreadState.CREATED
         self.replace = False
@@ -26,26 +26,26 @@ class FakeThread:
         self.drain_gains = True
         self.tasks: list[Any] = []
         self.table = self.parts = None
-        self._on_state, self._on_error, self.on_end = on_state, on_error, on_end
+        self._owner: Any = owner  # which gets a fake thread
 
     def go(self, *states: ThreadState) -> None:
         for state in states:
             if thread_may_go(self.state, state):
                 self.state = state
-                self._on_state(self, state)
+                self._owner.thread_changed(self, state)
 
     def run(self) -> None:
         self.go(ThreadState.PARTITIONS_ASSIGNED, ThreadState.RUNNING)
 
     def fail(self, error: Exception) -> None:
         self.is_current = True
-        self._on_error(self, error)
+        self._owner.thread_failed(self, error)
         self.end()
         self.is_current = False
 
     def end(self) -> None:
         self.go(ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
-        self.on_end(self)
+        self._owner.thread_ended(self)
 
     # -- what the client calls -----------------------------------------------------------------------------
 
@@ -102,8 +102,8 @@ class Client:
         self.factory = self.threads._factory  # real threads would need brokers
         self.factory.new_thread = self._new_thread  # type: ignore[method-assign]
 
-    def _new_thread(self, index: int, **callbacks: Any) -> StreamThread:
-        self.made.append(FakeThread(f"thread-{index}", index, **callbacks))
+    def _new_thread(self, index: int, owner: ThreadOwner) -> StreamThread:
+        self.made.append(FakeThread(f"thread-{index}", index, owner))
         return self.made[-1]  # type: ignore[return-value]  # all that the client uses
 
     def start(self) -> list[FakeThread]:

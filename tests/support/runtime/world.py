@@ -41,6 +41,7 @@ from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.transport import TaskListener
 from streams_py.runtime.restore.restoring_stores import RestoringStores
 from streams_py.runtime.thread.states import ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
 from streams_py.runtime.wiring.shared import SharedResources
 from streams_py.runtime.wiring.stream_threads import StreamThreadFactory
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -443,12 +444,7 @@ class Steps:
         self.errors: list[Exception] = []
         self.ended = False
         self.factory = StreamThreadFactory(self.instance, dict)
-        self.thread = self.factory.new_thread(
-            1,
-            on_state=lambda thread, state: self.states.append(state),
-            on_error=lambda thread, error: self.errors.append(error),
-            on_end=lambda thread: setattr(self, "ended", True),
-        )
+        self.thread = self.factory.new_thread(1, self)
         self.thread.inbox = inbox = DirectInbox()
         self.thread.control.go(ThreadState.STARTING)
         self.loop = self.thread._open()  # instead of the thread
@@ -462,6 +458,21 @@ class Steps:
         self.producer = world.producers[self.thread.name]
         self.restore_consumer = world.restore_consumer(self.thread.name)
         world.diary.clear()
+
+    # -- as the owner of the thread
+
+    def thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
+        self.states.append(new)
+
+    def thread_failed(self, thread: StreamThread, error: Exception) -> None:
+        self.errors.append(error)
+
+    def thread_ended(self, thread: StreamThread) -> None:
+        self.ended = True
+
+    def stop_with_application(self) -> None: ...
+
+    # -- steps
 
     def turn(self, times: int = 1) -> None:
         """Run a round of the state updater, then one iteration of the loop."""

@@ -13,6 +13,7 @@ from streams_py.errors import StreamsError
 from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
 from streams_py.runtime.group.transport import Leave
 from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
 from tests.support.runtime.fake_threads import Client
 
 # -- errors ------------------------------------------------------------------------------------------------------
@@ -56,13 +57,13 @@ def test_thread_that_is_added_does_not_take_the_number_of_one_that_is_being_repl
     """Otherwise the client would lose track of one of the two, and never close it."""
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, _ = client.start()
-    replace = first.on_end
+    replace = client.threads.thread_ended
 
-    def add_and_replace(thread: object) -> None:
+    def add_and_replace(thread: StreamThread) -> None:
         client.streams.add_stream_thread()
         replace(thread)
 
-    first.on_end = add_and_replace
+    client.threads.thread_ended = add_and_replace  # type: ignore[method-assign]
     first.fail(StreamsError("user code"))
     assert [thread.index for thread in client.made] == [1, 2, 3, 1]
 
@@ -188,8 +189,8 @@ def no_more_threads() -> None:
 def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Client) -> None:
     make = client.factory.new_thread
 
-    def second_does_not_start(index: int, **callbacks: Any) -> Any:
-        thread = make(index, **callbacks)
+    def second_does_not_start(index: int, owner: Any) -> Any:
+        thread = make(index, owner)
         if index == 2:
             thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
@@ -209,8 +210,8 @@ def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> 
     first, second = client.start()
     make = client.factory.new_thread
 
-    def does_not_start(index: int, **callbacks: Any) -> Any:
-        thread = make(index, **callbacks)
+    def does_not_start(index: int, owner: Any) -> Any:
+        thread = make(index, owner)
         thread.start = no_more_threads  # type: ignore[method-assign]
         return thread
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -70,9 +71,8 @@ class Host:
         self.instances: list[subprocess.Popen[bytes]] = []
         self.watch = SiblingWatch(
             str(self.application),
-            lambda: str(self.own),
+            SimpleNamespace(directory=str(self.own), cluster_id="cluster"),
             "app",
-            lambda: "cluster",
             DeadMembers(self.group.connect, "app"),
             lambda: self.ends.append("end"),
         )

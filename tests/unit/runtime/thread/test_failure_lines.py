@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,7 +33,7 @@ WITHOUT_TEXT = [
 
 def failed(error: BaseException) -> list[Exception]:
     """Run a stream thread that fails with ``error``; return its log lines."""
-    reported: list[Exception] = []
+    owner = Mock()
 
     def open_loop(thread: StreamThread) -> object:
         raise error
@@ -42,13 +43,11 @@ def failed(error: BaseException) -> list[Exception]:
         1,
         clock=SystemClock(),
         open_loop=open_loop,  # type: ignore[arg-type]
-        on_state=lambda thread, state: None,
-        on_error=lambda thread, error: reported.append(error),
-        on_end=lambda thread: None,
+        owner=owner,
     )
     thread.start()
     assert thread.wait(60)
-    return reported
+    return [call.args[1] for call in owner.thread_failed.call_args_list]
 
 
 @pytest.mark.parametrize("error", WITHOUT_TEXT, ids=lambda error: type(error).__name__)

@@ -106,15 +106,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
 
     updater = Updater()
     loop: Any = SimpleNamespace(parts=SimpleNamespace(updater=updater))
-    thread = StreamThread(
-        "thread",
-        1,
-        clock=world.clock,
-        open_loop=lambda _: loop,
-        on_state=lambda *_: None,
-        on_error=lambda *_: None,
-        on_end=lambda _: None,
-    )
+    thread = StreamThread("thread", 1, clock=world.clock, open_loop=lambda _: loop, owner=Mock())
     pausing = threading.Thread(target=thread.pause, args=(True,))
     thread._open()  # without starting it
     pausing.join()
@@ -123,16 +115,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
 
 def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
     """The close of the client waits for that."""
-    ended: list[StreamThread] = []
-    thread = StreamThread(
-        "thread",
-        1,
-        clock=world.clock,
-        open_loop=Mock(),
-        on_state=lambda *_: None,
-        on_error=lambda *_: None,
-        on_end=ended.append,
-    )
+    thread = StreamThread("thread", 1, clock=world.clock, open_loop=Mock(), owner=Mock())
     # The operating system refuses a thread only when it is exhausted.
     thread._thread.start = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):

@@ -16,12 +16,12 @@ from streams_py.runtime.wiring.group_side import ThreadReport, ThreadSignals
 
 @pytest.fixture
 def thread() -> Any:
-    return SimpleNamespace(inbox=Inbox[Any](), report=Mock())
+    return SimpleNamespace(inbox=Inbox[Any](), report=Mock(), owner=Mock())
 
 
 def test_signals_reach_the_producer_the_hosts_and_the_thread(thread: Any) -> None:
     producer, hosts, view, error = Mock(), Mock(), HostView(), StreamsError("an assignor failed")
-    signals = ThreadSignals(thread, producer, hosts, Mock())
+    signals = ThreadSignals(thread, producer, hosts)
     signals.halt("stuck")
     signals.hold("unconfirmed")
     signals.hold(None)
@@ -34,11 +34,10 @@ def test_signals_reach_the_producer_the_hosts_and_the_thread(thread: Any) -> Non
 
 
 def test_application_stops_on_the_stream_thread_and_the_signal_does_not_wait(thread: Any) -> None:
-    stopped = Mock()
-    ThreadSignals(thread, Mock(), Mock(), stopped).stop_application()
-    stopped.assert_not_called()
+    ThreadSignals(thread, Mock(), Mock()).stop_application()
+    thread.owner.stop_with_application.assert_not_called()
     assert thread.inbox.serve(None) == 1
-    stopped.assert_called_once_with()
+    thread.owner.stop_with_application.assert_called_once_with()
 
 
 def test_report_returns_the_same_measurement_until_there_is_a_new_one() -> None:

@@ -52,6 +52,7 @@ class _Counted:
         """Answer the waiting request, if any, on the network thread of its client."""
         if self.waiting:
             (client, answer), self.waiting = self.waiting, None
+            # From the thread of another member.
             client._net.call_soon_threadsafe(lambda: None if answer.is_done else answer.success(response))
 
 
@@ -81,7 +82,7 @@ class HalfLoaded:
 
     def take(self, member: Any) -> None:
         """Be this member's coordinator from now on."""
-        client, coordinator, manager = member.client, member.coordinator, member.client._manager
+        client, coordinator, manager = member.client, member.coordinator, member.manager
         asked: list[Any] = []
 
         def send(request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
@@ -98,11 +99,12 @@ class HalfLoaded:
                     answer.failure(kafka_errors.Cancelled("closed"))
 
         manager.send = send
+        # In place of a connection to the coordinator.
         manager._conns = {"coordinator-1": SimpleNamespace(transport=SimpleNamespace(_write_buffer=[]), close=close)}
         client.cluster.broker_metadata = lambda node_id: object()
         coordinator.coordinator_dead = lambda error: None
         coordinator.config["session_timeout_ms"] = round(1000 * self._session_s)
-        coordinator._session._timeout_s = self._session_s
+        member.session._timeout_s = self._session_s  # instead of waiting for seconds
         coordinator.heartbeat.config["heartbeat_interval_ms"] = round(1000 * self._session_s / 10)
         member.listener.assign = lambda members: dict.fromkeys(members, MemberAssignment((), b"tasks"))
 

@@ -104,7 +104,9 @@ class Member:
         self.timeouts_ms = {}
         self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1", client_id="c")
         self.client.cluster.request_update = lambda: Future().success(None)
-        self.client._manager.send = self._send
+        # The connections and the event loop of kafka-python's client have no public names.
+        self.manager, self.net = self.client._manager, self.client._net
+        self.manager.send = self._send
         self.coordinator = StreamsCoordinator(
             self.client,
             SubscriptionState("none"),
@@ -122,6 +124,7 @@ class Member:
         self.coordinator.coordinator_id = "coordinator-1"
         self.coordinator.coordinator = lambda: self.coordinator.coordinator_id
         self.coordinator.set_subscription({"t"}, None)
+        self.session = self.coordinator._session  # its clock and time-out, which a test would have to wait for
 
     def _send(self, request, node_id=None, request_timeout_ms=None):
         self.requests.append(request)
@@ -162,7 +165,7 @@ class Member:
         raise AssertionError(f"not in the script: {request}")
 
     def run(self, step, *arguments):
-        return self.client._net.run(step, *arguments)
+        return self.net.run(step, *arguments)
 
     def poll(self, timeout_ms=2000):
         return self.run(self.coordinator.poll_async, timeout_ms)
@@ -177,6 +180,10 @@ class Member:
         assert self.poll() is True
         self.calls.clear()
         return self
+
+    def heartbeat_answered(self, response, sent_at_s):
+        """Do what an answer to a heartbeat causes that was sent at this time."""
+        self.coordinator._handle_heartbeat_response(response, sent_at_s)  # a heartbeat is sent every few seconds
 
     def rejoin(self):
         self.coordinator.request_rejoin_because("because")

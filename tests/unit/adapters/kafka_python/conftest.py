@@ -11,7 +11,7 @@ from tests.support.kafka_python.scripted_member import Member
 @pytest.fixture(autouse=True)
 def _nothing_was_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that another test has logged a moment ago would not be seen again."""
-    monkeypatch.setattr(quiet_logs._REPEAT_FILTER, "_passed_at", {})
+    monkeypatch.setattr(quiet_logs._REPEAT_FILTER, "_passed_at", {})  # one filter for the whole process
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from tests.support.kafka_python.scripted_member import ILLEGAL_GENERATION, REBAL
 def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):
     member = make().joined(T0)
     assert member.coordinator.membership() is not None
-    member.coordinator._joined_at -= 46
+    member.coordinator._joined_at -= 46  # kafka-python reads the clock itself
     member.coordinator.heartbeat.last_receive -= 46
     assert member.coordinator.membership() is None
 
 
 def test_membership_is_none_when_heartbeats_are_disabled(make):
     member = make().joined(T0)
-    member.coordinator._heartbeat_enabled = False
+    member.coordinator._heartbeat_enabled = False  # as after an error of the library
     assert member.coordinator.membership() is None
 
 
@@ -41,9 +41,9 @@ def test_member_is_in_doubt_when_its_last_answered_heartbeat_was_sent_a_session_
     assert not coordinator.is_member()
     # An answer that waited in the socket while the process was frozen says nothing about now.
     heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    member.heartbeat_answered(heartbeat, clock.now - 45.05)
     assert not coordinator.is_member()
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    member.heartbeat_answered(heartbeat, clock.now)
     assert coordinator.is_member()
 
 
@@ -53,7 +53,7 @@ def test_member_is_confirmed_by_a_heartbeat_that_says_the_group_is_rebalancing(m
     clock.advance(46)
     rebalancing = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS)
     with pytest.raises(kafka_errors.RebalanceInProgressError):
-        member.coordinator._handle_heartbeat_response(rebalancing, clock.now)
+        member.heartbeat_answered(rebalancing, clock.now)
     assert member.coordinator.is_member()
 
 
@@ -63,10 +63,10 @@ class Waiting:
 
     def __init__(self, member, kind, says):
         self._kind, self._says = kind, says
-        self._send = member.client._manager.send
-        member.client._manager.send = self.send
+        self._send = member.manager.send
+        member.manager.send = self.send
         member.client.cluster.broker_metadata = lambda node_id: object()
-        member.coordinator._session._timeout_s = 0.2
+        member.session._timeout_s = 0.2  # instead of waiting for seconds
         self.asked = []
         self.answer = Future()
 
@@ -112,13 +112,13 @@ def test_answer_that_the_group_has_given_to_a_frozen_process_says_nothing_about_
         answer = send(request, **more)
         return first if isinstance(request, HeartbeatRequest) and len(waiting.asked) == 1 else answer
 
-    member.client._manager.send = answer_the_first_late
+    member.manager.send = answer_the_first_late
     coordinator = member.coordinator
     coordinator.request_rejoin_because("because")
     assert member.poll(400) is False
     assert len(waiting.asked) > 1
     first.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS))
-    member.run(coordinator._net.sleep, 0.01)
+    member.run(member.net.sleep, 0.01)
     assert not coordinator.is_member()
 
 
@@ -126,7 +126,7 @@ def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answ
     member = make().joined(T0)
     coordinator, clock = member.coordinator, Clock(member)
     scheduled = []
-    coordinator._net.call_later = lambda delay_s, task: scheduled.append((delay_s, task))
+    member.net.call_later = lambda delay_s, task: scheduled.append((delay_s, task))
     coordinator.watch_session()
     assert member.listener.doubts == []
     clock.advance(45.1)  # frozen
@@ -136,10 +136,10 @@ def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answ
     assert member.listener.doubts == [True]
     assert delay_s <= 1
     heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    member.heartbeat_answered(heartbeat, clock.now - 45.05)
     assert member.listener.doubts == [True]
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    member.heartbeat_answered(heartbeat, clock.now)
+    member.heartbeat_answered(heartbeat, clock.now)
     assert member.listener.doubts == [True, False]
 
 
@@ -157,7 +157,7 @@ def test_doubt_of_a_member_that_was_dropped_lasts_until_its_tasks_are_lost_and_i
 
 def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):
     member = make().joined(T0)
-    member.coordinator._session._confirmed_at_s = -float("inf")
+    member.session._confirmed_at_s = -float("inf")  # no heartbeat was answered
     assert not member.coordinator.is_member()
     member.will_join(2, T0)
     member.rejoin()
@@ -167,13 +167,13 @@ def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):
 def test_member_that_leaves_is_none_before_the_broker_has_answered(make):
     member = make().joined(T0)
     seen = []
-    send = member.client._manager.send
+    send = member.manager.send
 
     def look(request, **options):
         seen.append(member.coordinator.is_member())
         return send(request, **options)
 
-    member.client._manager.send = look
+    member.manager.send = look
     with contextlib.suppress(AssertionError):
         member.run(member.coordinator.maybe_leave_group_async, "tired", 100)
     assert seen == [False]
@@ -184,7 +184,7 @@ class Clock:
 
     def __init__(self, member):
         self.now = time.monotonic()
-        member.coordinator._session._clock_s = lambda: self.now
+        member.session._clock_s = lambda: self.now  # a member reads the clock of the process
 
     def advance(self, seconds):
         self.now += seconds

@@ -8,6 +8,7 @@ import pytest
 from kafka import errors as kafka_errors
 from kafka.protocol.consumer import HeartbeatRequest
 
+# kafka-python's coordinator, which a worker reaches only on the thread of its membership.
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator, _Base
 
 
@@ -30,12 +31,15 @@ def test_request_that_our_own_closing_cuts_off_is_no_news(
     coordinator = ConnectCoordinator(
         Member(), bootstrap_servers="127.0.0.1:1", group_id="g", client_id="w", rebalance_timeout_ms=60_000, config={}
     )
-    monkeypatch.setattr(type(coordinator._client._manager), "broker_version", (4, 0))
-    base = coordinator._base = _Base(coordinator._client, Member(), coordinator._settings)
+    client = coordinator._client  # without a broker that says its version
+    monkeypatch.setattr(type(client._manager), "broker_version", (4, 0))  # see above
+    base = _Base(client, Member(), coordinator._settings)
+    coordinator._base = base  # as its thread does, once it has the version
     try:
         if closed:
             coordinator.close()
         base.coordinator_id = "coordinator-1"
+        # In place of a connection that is cut off.
         base._failed_request("coordinator-1", HeartbeatRequest(), kafka_errors.Cancelled("closed"))
         warned = [record.getMessage() for record in caplog.records if record.name == "kafka.coordinator"]
         assert not (closed and warned)

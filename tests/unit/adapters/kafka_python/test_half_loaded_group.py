@@ -22,6 +22,7 @@ def of_generation_305(make, *, name="c-0", told=()):
         member.will_join(generation, T0, member_id=name)
         member.coordinator.request_rejoin_because("because")
         assert member.poll() is True
+    # As after a join with so many members.
     member.coordinator._requests.stale_members.note_members(
         SimpleNamespace(member_id=name, group_instance_id=None) for name in told
     )
@@ -57,13 +58,13 @@ def test_group_whose_old_members_are_known_to_one_who_has_led_does_not_wait_for_
     member = of_generation_305(make, told=["dead-1", "dead-2", *(f"gone-{number}" for number in range(others))])
     group = half_loaded(member)
     looks = []
-    start = member.coordinator._requests.stale_members.start_sessions
+    start = member.coordinator._requests.stale_members.start_sessions  # to look after its first round
 
     async def look(*arguments):
         await start(*arguments)
         looks.append({name for name, generation in group.heartbeats if generation == 276})
 
-    member.coordinator._requests.stale_members.start_sessions = look
+    member.coordinator._requests.stale_members.start_sessions = look  # see above
     assert member.poll(20_000) is True
     assert {"dead-1", "dead-2"} <= looks[0], "with the first look at all of them"
     assert group.loads == 1
@@ -82,7 +83,7 @@ def test_members_that_began_to_wait_at_different_instants_keep_nobody_alive(make
         while not over.is_set():
             if waiting[number].poll(200):
                 settled[number].set()
-                waiting[number].run(waiting[number].coordinator._net.sleep, SESSION_S / 10)
+                waiting[number].run(waiting[number].net.sleep, SESSION_S / 10)
 
     threads = [threading.Thread(target=live, args=(number,)) for number in range(len(waiting))]
     for thread in threads:

@@ -18,8 +18,8 @@ class Held:
 
     def __init__(self, member):
         self.answers = []
-        self._send = member.client._manager.send
-        member.client._manager.send = self.send
+        self._send = member.manager.send
+        member.manager.send = self.send
 
     def send(self, request, node_id=None, request_timeout_ms=None):
         if not isinstance(request, JoinGroupRequest):
@@ -46,12 +46,12 @@ def joins(member):
 def test_member_leaves_under_an_id_that_it_was_given_and_has_not_joined_with(make):
     member = make()
     member.joins.append((MEMBER_ID_REQUIRED, -1, "c-1"))
-    inline, data = member.coordinator._inbox.call, Future()
+    inline, data = member.coordinator._inbox.call, Future()  # a slow stream thread
 
     async def slow_at_the_second_join(function, *arguments):
         return await data if member.requests else await inline(function, *arguments)
 
-    member.coordinator._inbox.call = slow_at_the_second_join
+    member.coordinator._inbox.call = slow_at_the_second_join  # see above
     assert member.poll(20) is False
     assert leave(member) == ["c-1"]
     data.success(b"user data, too late")
@@ -72,7 +72,7 @@ def test_member_waits_for_the_id_that_it_is_going_to_be_given(make):
     held = Held(member)
     assert member.poll(20) is False
     member.joins.append((MEMBER_ID_REQUIRED, -1, "c-1"))
-    member.client._net.call_later(0.05, held.answer)
+    member.net.call_later(0.05, held.answer)
     assert leave(member) == ["c-1"]
     assert held.answers == [], "no join after leaving"
 
@@ -99,7 +99,7 @@ def test_connection_of_a_join_under_way_is_given_up_with_what_is_not_sent(make, 
         if joining:
             held.answers[0][1].failure(kafka_errors.Cancelled("closed"))
 
-    conns = member.client._manager._conns
+    conns = member.manager._conns  # in place of a connection to the coordinator
     conns[member.coordinator.coordinator_id] = SimpleNamespace(
         transport=SimpleNamespace(_write_buffer=unsent), close=close
     )

@@ -22,12 +22,13 @@ class Losing:
         self.lost = []
         self.ended = 0
         self._kind, self._times, self._late = kind, times, late
-        self._send = member.client._manager.send
-        member.client._manager.send = self.send
+        self._send = member.manager.send
+        member.manager.send = self.send
         transport = SimpleNamespace(_write_buffer=[])
-        member.client._manager._conns = {"coordinator-1": SimpleNamespace(transport=transport, close=self.close)}
+        # In place of a connection to the coordinator.
+        member.manager._conns = {"coordinator-1": SimpleNamespace(transport=transport, close=self.close)}
         member.coordinator.config["session_timeout_ms"] = SESSION_MS
-        member.coordinator._session._timeout_s = SESSION_MS / 1000
+        member.session._timeout_s = SESSION_MS / 1000  # instead of waiting for seconds
 
     def send(self, request, node_id=None, request_timeout_ms=None):
         if isinstance(request, self._kind) and len(self.lost) < self._times:
@@ -79,7 +80,7 @@ def test_request_that_was_lost_is_given_up_where_it_was_sent_to_also_when_the_co
             member.coordinator.coordinator_id = "coordinator-2"
         return send(request, node_id, request_timeout_ms)
 
-    member.client._manager.send = move
+    member.manager.send = move
     member.will_join(2, T0, member_id="c-1")
     assert member.rejoin() is True
     assert losing.ended == 1
@@ -114,7 +115,7 @@ def test_nothing_is_sent_again_by_who_is_leaving(make):
         member.coordinator.is_closing = True
         close(error)
 
-    member.client._manager._conns["coordinator-1"].close = leave_and_close
+    member.manager._conns["coordinator-1"].close = leave_and_close  # the fake connection
     member.listener.subscription_user_data = lambda *_: b""
     member.coordinator.request_rejoin_because("because")
     assert member.poll(500) is False

@@ -34,14 +34,15 @@ def client() -> Iterator[Any]:
 
         threading.Thread(target=serve, daemon=True).start()
         close_with_dead_tasks(made)
-        made._net.start()
+        net = made._net  # a consumer starts it, which would need a broker
+        net.start()
         yield made
-        made._net.stop(timeout_ms=5_000)
+        net.stop(timeout_ms=5_000)
 
 
 @pytest.mark.parametrize("problem", [ReferenceError("weak"), IndexError(), ValueError("decoder")])
 def test_connection_whose_answer_cannot_be_read_is_closed_and_its_callers_fail(client: Any, problem: Exception) -> None:
-    manager = client._manager
+    manager = client._manager  # it has no public name
     [broker] = client.cluster.bootstrap_brokers()
 
     def explode(data: bytes) -> None:
@@ -52,7 +53,7 @@ def test_connection_whose_answer_cannot_be_read_is_closed_and_its_callers_fail(c
         connection.data_received = explode
         return connection.send_request(ApiVersionsRequest(version=0))
 
-    waiting = client._net.call_soon_with_future(send)
+    waiting = client._net.call_soon_with_future(send)  # connections belong to that thread
     until(lambda: waiting.is_done, "the caller gets an error, long before its request times out")
     assert isinstance(waiting.exception, kafka_errors.KafkaConnectionError)
     assert type(problem).__name__ in str(waiting.exception)
@@ -66,10 +67,11 @@ def test_refreshing_of_metadata_is_started_again_when_an_error_has_ended_it(clie
         tried.append(1)
         raise kafka_errors.KafkaConnectionError("another caller's refresh failed")
 
-    cluster._refresh_loop = loop
+    cluster._refresh_loop = loop  # the loop of the library, which an error ends
     revive_refresh(client)
     assert tried == [], "a loop that was never started is not revived"
-    client._net.call_soon_threadsafe(cluster.start_refresh_loop)
+    client._net.call_soon_threadsafe(cluster.start_refresh_loop)  # it belongs to that thread
+    # The library does not say that the loop has ended.
     until(lambda: cluster._refresh_loop_future is not None and cluster._refresh_loop_future.is_done, "its end")
     revive_refresh(client)
     until(lambda: len(tried) == 2, "another start")

@@ -9,6 +9,7 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.base import BaseCoordinator
 from kafka.protocol.consumer import JoinGroupRequest
 
+# kafka-python's coordinator, which a worker reaches only on the thread of its membership.
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator, _Base
 from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
 from tests.support.kafka_python.scripted_member import T0
@@ -100,14 +101,16 @@ def connect(monkeypatch):
         _Worker(), bootstrap_servers="127.0.0.1:1", group_id="g", client_id="w", rebalance_timeout_ms=60_000,
         config={"retry.backoff.ms": 1},
     )  # fmt: skip
-    monkeypatch.setattr(type(coordinator._client._manager), "broker_version", (4, 0))
-    coordinator._base = _Base(coordinator._client, _Worker(), coordinator._settings)
+    client = coordinator._client  # without a broker that says its version
+    monkeypatch.setattr(type(client._manager), "broker_version", (4, 0))  # see above
+    coordinator._base = _Base(client, _Worker(), coordinator._settings)  # as its thread does, once it has the version
     yield coordinator
     coordinator.close()
 
 
 def test_connect_worker_reads_the_metadata_of_a_large_member(connect):
-    assert connect._client._manager.config["receive_message_max_bytes"] == 100_000_000
+    manager = connect._client._manager  # kafka-python does not show its settings
+    assert manager.config["receive_message_max_bytes"] == 100_000_000
 
 
 def test_connect_worker_names_the_largest_member(connect, monkeypatch):
@@ -116,6 +119,6 @@ def test_connect_worker_names_the_largest_member(connect, monkeypatch):
         self._perform_assignment("w", "compatible", _members(w=3, large=1_600_000))
         raise kafka_errors.UnknownError
 
-    monkeypatch.setattr(BaseCoordinator, "_do_join_and_sync_async", fails)
+    monkeypatch.setattr(BaseCoordinator, "_do_join_and_sync_async", fails)  # which stands for a broker's answer
     with pytest.raises(GroupNotStoredError, match="member large has the largest subscription"):
-        connect._client._net.run(connect._base._do_join_and_sync_async)
+        connect._client._net.run(connect._base._do_join_and_sync_async)  # in place of its thread

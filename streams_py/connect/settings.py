@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -119,7 +120,10 @@ class WorkerSettings(BaseModel):
     rest_advertised_host_name: str | None = None
     rest_advertised_port: int | None = Field(None, ge=1, le=65_535)
     rest_accepted_names: Names = ()
-    """Additional host names under which the REST interface may be requested. ``*`` allows any."""
+    """Additional host names under which the REST interface may be requested. ``*`` allows any.
+
+    To workers with these names, credentials are sent also without TLS; ``*`` does not count for this.
+    """
     client_id: str = ""
     inter_worker_key_ttl_ms: int = Field(3_600_000, ge=0, le=_INT_MAX)
     inter_worker_key_generation_algorithm: Literal["HmacSHA256"] = "HmacSHA256"
@@ -254,7 +258,8 @@ class WorkerSettings(BaseModel):
         """Return TLS and credentials of the REST interface. Reads files. Raises ConfigError."""
         listener = self.listener
         shared = {key: value for key, value in self.clients.items() if key.startswith("ssl.")}
-        return RestProtection.of(listener.scheme, self.listener_security, shared, self.rest_basic_auth_credentials_file)
+        read = RestProtection.of(listener.scheme, self.listener_security, shared, self.rest_basic_auth_credentials_file)
+        return replace(read, trusted_hosts=frozenset(name.lower() for name in self.rest_accepted_names))
 
     @property
     def client(self) -> str:

@@ -57,11 +57,12 @@ class OtherWorkers:
             )
         if error.url is None:
             raise RebalanceExpectedError(f"{error}, and the right worker is unknown; try again in a moment")
-        self._protection.check_target(error.url)
         parameters = [(k, v) for k, v in request.query_params.multi_items() if k != "forward"]
         target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
         # Callers on the Unix socket have no credentials: the socket's mode has admitted them.
         given = {name: request.headers[name] for name in _SENT if name in request.headers}
+        headers = self._protection.own_headers() | given
+        self._protection.check_target(target, headers)
         content = await request.body()
         try:
             async with asyncio.timeout(timeout_s):  # httpx's timeout applies to each read
@@ -70,7 +71,7 @@ class OtherWorkers:
                     target,
                     params=[*parameters, ("forward", hop)],
                     content=content,
-                    headers=self._protection.own_headers() | given,
+                    headers=headers,
                     timeout=timeout_s,
                 )
         except httpx.ConnectError as failed:

@@ -7,16 +7,20 @@ certificate is also the client certificate of a worker's own requests. The trust
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+import httpx
 
 from streams_py.adapters.security.settings import parse_security
 from streams_py.adapters.security.tls import server_tls_context, tls_context
 from streams_py.connect.errors import ConnectError
 from streams_py.connect.rest.authentication import Credentials
 from streams_py.errors import ConfigError
+from streams_py.system.printable import printable
 
 HTTPS: Final = "listeners.https."
 CLIENT_AUTH: Final = "ssl.client.auth"
@@ -32,11 +36,13 @@ class RestProtection:
     """TLS contexts and credentials.
 
     ``server`` and ``client`` are None without an https listener, ``credentials`` without basic authentication.
+    ``trusted_hosts`` are hosts to which credentials may be sent in clear text, in lower case.
     """
 
     server: ssl.SSLContext | None = None
     client: ssl.SSLContext | None = None
     credentials: Credentials | None = field(default=None, repr=False)
+    trusted_hosts: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -76,13 +82,37 @@ class RestProtection:
         """Return headers for a worker's own requests."""
         return {} if self.credentials is None else {"Authorization": self.credentials.header}
 
-    def check_target(self, url: str) -> None:
-        """Raise ConnectError if a worker with TLS would send a request in clear text.
+    def check_target(self, url: str, headers: Mapping[str, str]) -> None:
+        """Check the target of a request. Members of the group give the URLs of other workers.
 
-        Members of the group give the URLs of other workers, and the request may contain credentials.
+        Raises:
+            ConnectError: A worker with TLS would send a request in clear text, or the headers contain credentials, and
+                the target is neither https, nor loopback, nor a trusted host.
         """
-        if self.client is not None and not url.lower().startswith("https://"):
-            raise ConnectError(f"the worker at {url} has no https listener, but this one has; use https on all workers")
+        try:
+            target = httpx.URL(url)
+        except httpx.InvalidURL:
+            raise ConnectError("another worker advertises an address that is not a URL") from None
+        if target.scheme == "https":
+            return
+        shown = printable(f"{target.scheme}://{target.netloc.decode('ascii', 'replace')}")
+        if self.client is not None:
+            raise ConnectError(
+                f"the worker at {shown} has no https listener, but this one has; use https on all workers"
+            )
+        has_credentials = any(name.lower() == "authorization" for name in headers)
+        if has_credentials and not _is_loopback(target.host) and target.host.lower() not in self.trusted_hosts:
+            raise ConnectError(
+                f"credentials are not sent in clear text to the worker at {shown}, because a member of the group can "
+                "name any address; use https on all workers, or add its host to rest.accepted.names"
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def refuse_without_https(scheme: str, listener: Mapping[str, str]) -> None:

@@ -58,11 +58,11 @@ class TaskConfigSender:
             ConnectError: Any other error.
         """
         body = json.dumps([dict(config) for config in configs]).encode()
-        self._protection.check_target(url)
         # A signature proves more than a password, and reveals nothing to a worker that pretends to be the leader.
         proof = sign(key, body) if key is not None else self._protection.own_headers()
         headers = {"Content-Type": "application/json"} | proof
         target = f"{url.rstrip('/')}/connectors/{quote(name, safe='')}/tasks"
+        self._protection.check_target(target, headers)
         try:
             answer = self._client.post(target, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -15,6 +15,9 @@ from functools import cache
 from typing import Any, Final
 
 from streams_py.errors import RegistryUnavailableError, StreamsError
+from streams_py.serdes.round_trips import UnfitError
+from streams_py.system.bounded_patterns import StepsExceededError
+from streams_py.system.printable import printable
 
 _PROTOBUF: Final = "PROTOBUF"
 _REFERENCES_MAX: Final = 1000
@@ -24,8 +27,12 @@ A schema referenced twice counts twice, except for Protobuf, where each name is 
 """
 
 
+_TEXT_MAX: Final = 16 << 20
+"""Maximum length of a schema with its references, as of one response."""
+
+
 class _ReferencesError(ValueError):
-    """A schema has too many references. The message contains no text from the registry."""
+    """A schema has too many or too large references. The message contains no text from the registry."""
 
 
 @cache
@@ -47,6 +54,7 @@ class _CheckedSchemas:
     _parsed_schemas: Any
     _rule_registry: Any
     _get_rule_action_name: Any
+    _get_rule_action: Any
 
     def _get_parsed_schema(self, schema: Any) -> Any:
         parse: Any = super()._get_parsed_schema  # type: ignore[misc]  # of confluent-kafka's class
@@ -60,26 +68,26 @@ class _CheckedSchemas:
                 _check_references(schema, self._registry)
                 return parse(schema)
         except Exception as error:
-            raise _unusable(error, self._registry) from None
+            raise _unusable(error, schema, self._registry) from None
 
-    def _run_action(self, context: Any, mode: Any, rule: Any, action: Any, *args: Any) -> None:
+    def _run_action(
+        self, context: Any, mode: Any, rule: Any, action: Any, message: Any, error: Any, default: str
+    ) -> None:
         """Run the action of a rule. A rule that this process cannot execute says nothing about the record."""
-        name = self._get_rule_action_name(rule, mode, action) or "ERROR"
+        if isinstance(error, StreamsError):  # of the action of an executed rule
+            raise error
+        name = self._get_rule_action_name(rule, mode, action)
+        name = default if name is None else name
+        if self._get_rule_action(context, name) is None:
+            raise RegistryUnavailableError("a schema in the registry has a rule whose action does not exist here")
         if name == "ERROR" and (rule.type is None or self._rule_registry.get_executor(rule.type.upper()) is None):
             raise RegistryUnavailableError("a schema in the registry has a rule whose type has no executor here")
-        super()._run_action(context, mode, rule, action, *args)  # type: ignore[misc]  # of confluent-kafka's class
+        run: Any = super()._run_action  # type: ignore[misc]  # of confluent-kafka's class
+        run(context, mode, rule, action, message, error, default)
 
 
 class _ClosedReferences(_CheckedSchemas):
     """A mixin for JSON Schema: schemas from the registry may refer only to schemas in the registry."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from referencing.exceptions import Unresolvable
-
-        try:
-            return super().__call__(*args, **kwargs)  # type: ignore[misc]  # of confluent-kafka's class
-        except Unresolvable as error:
-            raise _unusable(error, self._registry) from None
 
     def _get_parsed_schema(self, schema: Any) -> Any:
         from referencing import Registry
@@ -92,14 +100,45 @@ class _ClosedReferences(_CheckedSchemas):
 
     def _get_validator(self, schema: Any, parsed: Any, references: Any) -> Any:
         """Return a validator with a limited number of steps. Values may be of others, even if the schema is our own."""
+        from jsonschema.validators import validator_for
+
         from streams_py.registry.json_schema_bounds import BoundedValidator
 
-        validator = super()._get_validator(schema, parsed, references)  # type: ignore[misc]
-        if not isinstance(validator, BoundedValidator):
-            validator = BoundedValidator(validator, references)
+        with self._validators_lock:
+            validator = self._validators.get(schema)
+        if validator is None:
+            is_own = _is_own(self, schema)
+            try:
+                kind = validator_for(parsed)
+                validator = BoundedValidator(kind(parsed, registry=references), references, is_trusted=is_own)
+            except Exception as error:
+                if is_own:
+                    raise
+                raise _unusable(error, schema, self._registry) from None
+            if not is_own:
+                validator = _ForeignValidator(validator, schema, self._registry)
             with self._validators_lock:
                 self._validators[schema] = validator
         return validator
+
+
+class _ForeignValidator:
+    """A validator with a schema from the registry. All its errors that do not concern the value are outages."""
+
+    def __init__(self, validator: Any, schema: Any, client: Any) -> None:
+        self._validator = validator
+        self._schema = schema
+        self._client = client
+
+    def validate(self, value: Any) -> None:
+        from jsonschema.exceptions import ValidationError
+
+        try:
+            self._validator.validate(value)
+        except (UnfitError, ValidationError):
+            raise
+        except Exception as error:
+            raise _unusable(error, self._schema, self._client) from None
 
 
 def _is_own(serde: Any, schema: Any) -> bool:
@@ -112,13 +151,13 @@ def _is_own(serde: Any, schema: Any) -> bool:
 
 
 def _check_references(schema: Any, client: Any) -> None:
-    """Raise _ReferencesError if a schema has too many references, including indirect ones."""
+    """Raise _ReferencesError if a schema has too many or too large references, including indirect ones."""
     from confluent_kafka.schema_registry.common.protobuf import _is_builtin
 
     is_protobuf = schema.schema_type == _PROTOBUF
     form = ("serialized",) if is_protobuf else ()  # as the parser requests it, so that the client's cache serves both
     names: set[str] = set()
-    found, left = 0, [schema]
+    found, left, length = 0, [schema], len(schema.schema_str or "")
     while left:
         for reference in left.pop().references or ():
             if is_protobuf and (_is_builtin(reference.name) or reference.name in names):
@@ -128,16 +167,30 @@ def _check_references(schema: Any, client: Any) -> None:
             if found > _REFERENCES_MAX:
                 raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or circular references")
             left.append(client.get_version(reference.subject, reference.version, True, *form).schema)
+            length += len(left[-1].schema_str or "")
+            if length > _TEXT_MAX:
+                raise _ReferencesError(f"longer than {_TEXT_MAX} characters with its references")
 
 
-def _unusable(error: Exception, client: Any) -> Exception:
+def _unusable(error: Exception, schema: Any, client: Any) -> Exception:
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     if isinstance(error, StreamsError):
         return error
+    name = _name_of(schema, client)
     client.clear_caches()
     if isinstance(error, SchemaRegistryError):  # its text may repeat parts of the request
         reason = f"a reference does not exist (error code {error.error_code})"
     else:
-        reason = str(error) if isinstance(error, _ReferencesError) else type(error).__name__
-    return RegistryUnavailableError(f"a schema in the registry cannot be used: {reason}")
+        has_own_text = isinstance(error, _ReferencesError | StepsExceededError | UnfitError)
+        reason = str(error) if has_own_text else type(error).__name__
+    return RegistryUnavailableError(f"a schema in the registry cannot be used{name}: {reason}")
+
+
+def _name_of(schema: Any, client: Any) -> str:
+    """Return the id and the subject of a schema in the client's cache, for an error message."""
+    with client._cache.lock:
+        for subject, known in client._cache.schema_index.items():
+            if schema in known:
+                return f" (id {known[schema]}" + (f", subject {printable(subject, 100)})" if subject else ")")
+    return ""

@@ -180,7 +180,7 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
         _name("json schema", cls),
         serializer,
         deserializer,
-        lambda error, value: _what_json_misses(error) or _reason(error),
+        lambda error, _value: _what_json_misses(error) or _reason(error),
         lambda error: _what_json_misses(error) or _reason(error),
         cls,
     )
@@ -201,10 +201,10 @@ def _is_named_after_record(settings: dict[str, Any]) -> bool:
 
 
 def _what_json_misses(error: Exception) -> str | None:
-    cause: Any = error.__context__
-    if cause is None or not hasattr(cause, "json_path"):
-        return None
-    return f"it does not fit the schema: {cause.json_path} fails {cause.validator!r}"
+    from jsonschema.exceptions import ValidationError
+
+    cause = error.__context__
+    return cause.message if isinstance(cause, ValidationError) else None  # the text is of our own validator
 
 
 # -- common ----------------------------------------------------------------------------------------------------

@@ -1,126 +1,143 @@
-"""Validation against a JSON Schema in a bounded number of steps.
+"""Checks against a JSON Schema that take a bounded number of steps, whatever the schema and the value.
 
-A record or a schema of others may make validation take longer than a life: by a regular expression with nested
-repetitions, by ``anyOf`` whose alternatives refer to more alternatives, or by ``uniqueItems`` with many objects. Here,
-each keyword and each search counts as steps of one budget per record. A record that exceeds the budget is invalid.
+A record or a schema of others may make a check take longer than a life: by a regular expression with nested
+repetitions, by alternatives that refer to more alternatives, by references that are costly to resolve, or by error
+messages that repeat a large value for each alternative. The validators of ``jsonschema`` have no limit for any of them.
+So the keywords are implemented here, and all of them take steps of one budget per record. A record that exceeds the
+budget is invalid. A schema from the registry has a separate budget when it is first used. Error messages contain no
+part of a value.
 
-The keywords are those of ``jsonschema``, with another ``re``. This module imports the extra ``registry``.
+This module imports the extra ``registry``.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
-from types import FunctionType, SimpleNamespace
+import re
+from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
-import attrs
-from jsonschema import _keywords, _legacy_keywords, _utils, validators
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import SPECIFICATIONS
 
+from streams_py.registry.json_schema_keywords import DIALECTS, LATEST, Check, Dialect, Fault, Scope, dialect_of
 from streams_py.serdes.round_trips import UnfitError
 from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExceededError
+from streams_py.system.printable import printable
 
 STEPS_MAX: Final = 5_000_000
-"""Budget of one record, some seconds. It is enough for a million keywords, and so for a valid record of 10 MB."""
-_KEYWORD: Final = 5
-_REFERENCE: Final = 40
-"""Steps of a keyword, and of a keyword that refers to another part of the schema. A step takes about 1 us."""
+"""Budget of one record, and of one schema from the registry: some seconds. It is enough for a valid record of 10 MB."""
+_UNLIMITED: Final = 10**18
+_CRAWLED: Final = 5
+"""Steps to find the names of one part of a schema."""
+_CHARACTERS_PER_STEP: Final = 100
+_SHOWN_PATH: Final = 300
+_SIMPLE_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
-_ITEMS_PER_STEP: Final = 8
-"""Items of a keyword or a value that a keyword examines in the time of one step."""
 
-_Keyword = Callable[..., Any]
-_current = threading.local()
-_pattern = lru_cache(1_000)(BoundedPattern)
+class InvalidSchemaError(UnfitError):
+    """A schema is not a valid JSON Schema. The message has the position in the schema."""
 
 
 class BoundedValidator:
-    """A validator like ``validator``, whose :meth:`validate` takes at most ``STEPS_MAX`` steps.
+    """A validator that takes a bounded number of steps.
 
-    ``references`` resolves the references of the schema.
+    Args:
+        validator: A validator of ``jsonschema`` for the schema.
+        references: Registry of ``referencing`` with the schemas to which the schema refers.
+        is_trusted: Whether the schema comes from the program. If not, it must be cheap enough to be checked itself.
+
+    Raises:
+        InvalidSchemaError: The schema is not a valid JSON Schema.
+        StepsExceededError: The schema is too large or its check takes too long.
     """
 
-    def __init__(self, validator: Any, references: Any) -> None:
-        kind: Any = type(validator)
-        self._validator = _bounded_class(kind)(validator.schema, registry=references)
+    def __init__(self, validator: Any, references: Any, *, is_trusted: bool = False) -> None:
+        steps = Steps(_UNLIMITED if is_trusted else STEPS_MAX)
+        dialect = dialect_of(validator.META_SCHEMA, DIALECTS[LATEST])
+        self._schema = schema = validator.schema
+        self._patterns: dict[str, BoundedPattern] = {}
+        self._keys: dict[int, tuple[Any, Any]] = {}
+        self._uri_steps = _measure([schema, *(resource.contents for resource in references.values())], steps)
+        self._refuse_invalid(dialect, steps)
+        self._scope = Scope(dialect, _resolver(schema, references, dialect))
 
     def validate(self, value: Any) -> None:
-        """Raise ValidationError if the value does not fit the schema, UnfitError if the check takes too long."""
-        _current.steps = Steps(STEPS_MAX)
+        """Check a value.
+
+        Raises:
+            ValidationError: The value does not fit the schema. The message shows only names of the schema.
+            UnfitError: The check takes too many steps, or the value is nested too deeply.
+            Exception: The schema has an invalid part, in a place that the rules for schemas do not cover.
+        """
+        check = Check(Steps(STEPS_MAX), self._patterns, self._keys, self._uri_steps)
         try:
-            self._validator.validate(value)
+            fault = check.fault(value, self._schema, self._scope, is_entered=True)
         except StepsExceededError as error:
             raise UnfitError(f"it cannot be checked against the schema: {error}") from None
-        finally:
-            del _current.steps
+        except RecursionError:
+            raise UnfitError("it cannot be checked against the schema: one of them is nested too deeply") from None
+        if fault is not None:
+            raise ValidationError(
+                f"it does not fit the schema: {_described(fault)}",
+                validator=fault.keyword,
+                path=["*" if name is None else name for name in reversed(fault.path)],
+            )
+
+    def _refuse_invalid(self, dialect: Dialect, steps: Steps) -> None:
+        rules, scope = _rules(dialect)
+        check = Check(steps, self._patterns, {}, 0, has_formats=True)
+        fault = check.fault(self._schema, rules, scope, is_entered=True)
+        if fault is not None:
+            raise InvalidSchemaError(f"the schema is invalid: {_described(fault)}")
 
 
 @cache
-def _bounded_class(kind: Any) -> Any:
-    keywords = {name: _counted(name, keyword) for name, keyword in kind.VALIDATORS.items()}
-    made: Any = validators.extend(kind, keywords)
-    evolve = made.evolve
-
-    def evolve_bounded(validator: Any, **changes: Any) -> Any:
-        evolved = evolve(validator, **changes)
-        if evolved.VALIDATORS.get("type") is keywords["type"]:
-            return evolved
-        # A part of the schema names another version of JSON Schema.
-        kind: Any = type(evolved)
-        return _bounded_class(kind)(
-            **{field.alias: getattr(evolved, field.name) for field in attrs.fields(kind) if field.init}
-        )
-
-    made.evolve = evolve_bounded
-    return made
+def _rules(dialect: Dialect) -> tuple[Any, Scope]:
+    """Return the schema for schemas."""
+    rules = SPECIFICATIONS.contents(dialect.uri)
+    return rules, Scope(dialect, _resolver(rules, SPECIFICATIONS, dialect))
 
 
-def _counted(name: str, keyword: _Keyword) -> _Keyword:
-    """Return a keyword of ``jsonschema`` that takes steps of the budget."""
-    keyword = _bounded_functions().get(keyword, keyword)
-    base = _REFERENCE if name.endswith(("ref", "Ref")) else _KEYWORD
-
-    def count(validator: Any, argument: Any, instance: Any, schema: Any) -> Any:
-        steps: Steps = _current.steps
-        steps.take(base + (_size(argument) + _size(instance)) // _ITEMS_PER_STEP)
-        if name == "uniqueItems" and isinstance(instance, list):
-            compared = any(isinstance(item, dict | list) for item in instance)  # others are sorted
-            steps.take(len(instance) ** 2 // 2 if compared else 0)
-        return keyword(validator, argument, instance, schema)
-
-    return count
+def _resolver(schema: Any, references: Any, dialect: Dialect) -> Any:
+    registry = SPECIFICATIONS.combine(references)
+    resource = dialect.specification.create_resource(schema)
+    # Without this, each resolution of a name would look at all parts again. If a part is not a schema, but is never
+    # used, the schema is usable. Resolving a name raises the error again.
+    with suppress(Exception):
+        registry = registry.with_resource(resource.id() or "", resource).crawl()
+    return registry.resolver_with_root(resource)
 
 
-@cache
-def _bounded_functions() -> Mapping[_Keyword, _Keyword]:
-    """Return copies of the functions of ``jsonschema`` that search with :class:`BoundedPattern`, by original."""
-    copies: dict[Any, Any] = {}
-    shared: dict[str, Any] = {"re": SimpleNamespace(search=_search)}
-    for module in (_utils, _keywords, _legacy_keywords):
-        namespace = {**vars(module), **shared}
-        for name, function in vars(module).items():
-            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
-                copies[function] = namespace[name] = _copy(function, namespace)
-        shared.update((name, copies[value]) for name, value in vars(module).items() if _is_copied(value, copies))
-        if module is _utils:  # the legacy keywords call its functions through the module
-            shared["_utils"] = SimpleNamespace(**namespace)
-    return copies
+def _measure(documents: list[Any], steps: Steps) -> int:
+    """Take the steps of looking at all parts of the schemas. Return the largest number of steps to join two URIs."""
+    left, ids, characters = documents, 0, 0
+    while left:
+        part = left.pop()
+        steps.take()
+        if isinstance(part, dict):
+            steps.take(_CRAWLED)
+            left.extend(part.values())
+            for name in ("$id", "id"):
+                if isinstance(text := part.get(name), str):
+                    ids += 1
+                    characters += len(text)
+        elif isinstance(part, list):
+            left.extend(part)
+    steps.take(ids * characters // _CHARACTERS_PER_STEP)  # each may be relative to all that surround it
+    return characters // _CHARACTERS_PER_STEP
 
 
-def _copy(function: FunctionType, namespace: dict[str, Any]) -> FunctionType:
-    copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-def _is_copied(value: Any, copies: Mapping[Any, Any]) -> bool:
-    return isinstance(value, FunctionType) and value in copies
-
-
-def _size(value: Any) -> int:
-    return len(value) if isinstance(value, dict | list) else 0
-
-
-def _search(pattern: str, text: str) -> bool:
-    return _pattern(pattern).search(text, _current.steps)
+def _described(fault: Fault) -> str:
+    path = "$"
+    for name in reversed(fault.path):
+        if name is None:
+            path += ".*"
+        elif isinstance(name, int):
+            path += f"[{name}]"
+        elif _SIMPLE_NAME.fullmatch(name):
+            path += f".{name}"
+        else:
+            escaped = name[:_SHOWN_PATH].replace("\\", "\\\\").replace("'", r"\'")
+            path += f"['{escaped}']"
+    return f"{printable(path, _SHOWN_PATH)} fails {fault.keyword!r}"

@@ -11,6 +11,7 @@ of the lengths of pattern and text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import zip_longest
 
 # The parser of `re` is private. Its trees have had the same form in all supported versions of Python, and tests compare
@@ -23,8 +24,25 @@ _DIRECT_MAX: Final = 1_000_000
 """Estimated steps up to which :mod:`re` searches. It takes about 10 ns for each."""
 _PER_STEP: Final = 100
 """Steps of :mod:`re` in the time of one step of this module."""
+_UNCERTAIN_MAX: Final = 300_000_000
+"""Estimated steps up to which :mod:`re` searches, for all searches of one budget together.
+
+An estimate is often much too high, so a budget is charged less. This limits the time if the estimates are right.
+"""
 _NODES_MAX: Final = 10_000
 """Maximum size of a pattern with its repetitions written out."""
+_LENGTH_MAX: Final = 50_000
+"""Maximum length of a pattern. The time of the parser grows faster than the length."""
+_CHARACTER: Final = 5
+"""Steps to parse one character of a pattern."""
+_ITEM: Final = 20
+_WIDE_ITEM: Final = 200
+_RANGE: Final = 1 / 8
+_RANGE_MAX: Final = 0x10000
+"""Steps to compile an item of a pattern, an item beyond Latin-1, and one character of a range.
+
+:mod:`re` writes sets of characters out, up to this size.
+"""
 _MANY: Final = 1e30
 _CHARACTERS: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN})
 _REPEATS: Final = frozenset({ops.MAX_REPEAT, ops.MIN_REPEAT})
@@ -40,10 +58,11 @@ class StepsExceededError(ValueError):
 class Steps:
     """A budget of steps. A step takes about one microsecond."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_uncertain")
 
     def __init__(self, count: int) -> None:
         self._left = count
+        self._uncertain = _UNCERTAIN_MAX
 
     def take(self, count: int = 1) -> None:
         """Use steps. Raises StepsExceededError if too few are left."""
@@ -51,17 +70,34 @@ class Steps:
         if self._left < 0:
             raise StepsExceededError("it takes too many steps")
 
+    def may_risk(self, estimate: int) -> bool:
+        """Whether a search may take more steps than are taken for it, up to an estimate. Remembers the estimates."""
+        if estimate > self._uncertain:
+            return False
+        self._uncertain -= estimate
+        return True
+
 
 class BoundedPattern:
     """A compiled regular expression.
 
+    Args:
+        pattern: The text of the expression.
+        steps: Budget for its compilation.
+
     Raises:
         re.error: The pattern is not a regular expression.
+        StepsExceededError: The pattern is too long, or takes too many steps to compile.
     """
 
-    def __init__(self, pattern: str) -> None:
-        self._compiled = re.compile(pattern)
+    def __init__(self, pattern: str, steps: Steps) -> None:
+        if len(pattern) > _LENGTH_MAX:
+            raise StepsExceededError(f"a regular expression is longer than {_LENGTH_MAX} characters")
+        steps.take(len(pattern) * _CHARACTER)
         self._tree = _parser.parse(pattern)
+        self._weight, self._items = map(int, _weight(self._tree))
+        steps.take(self._weight)
+        self._compiled = re.compile(pattern)
         written = str(self._tree)
         self._size, self._repeats = len(written), written.count("_REPEAT")
         self._starts_once = _starts_once(self._tree, self._compiled.flags)
@@ -88,13 +124,27 @@ class BoundedPattern:
         return self._find(text, steps, is_full=True)
 
     def _find(self, text: str, steps: Steps, *, is_full: bool) -> bool:
+        if len(text).bit_length() not in self._estimates:
+            steps.take(self._items)
         estimate = self.estimate(len(text))
-        if estimate <= _DIRECT_MAX:
+        if estimate <= _DIRECT_MAX and steps.may_risk(int(estimate)):
             steps.take(min(int(estimate) // _PER_STEP, len(text) + self._size) + 1)
             return (self._compiled.fullmatch(text) if is_full else self._compiled.search(text)) is not None
         if self._program is None:
-            self._program = _Program(self._tree, self._compiled.flags)
+            steps.take(self._weight)
+            self._program = _Program(self._tree, self._compiled.flags, steps)
         return self._program.run(text, steps, is_search=not is_full, is_full=is_full)
+
+
+def _weight(part: Any) -> tuple[float, int]:
+    """Return the steps to compile a part of the parser's tree, and the number of its items."""
+    if isinstance(part, tuple) and len(part) == 2 and part[0] is ops.RANGE:
+        first, last = part[1]
+        return _ITEM + min(last - first, _RANGE_MAX) * _RANGE, 1
+    if isinstance(part, tuple | list | _parser.SubPattern):
+        found = [_weight(item) for item in part]
+        return _ITEM + sum(weight for weight, _ in found), 1 + sum(items for _, items in found)
+    return (_WIDE_ITEM if isinstance(part, int) and part > 255 else 1), 0
 
 
 def _starts_once(tree: Any, flags: int) -> bool:
@@ -130,7 +180,26 @@ def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
         return argument in _AT_END and not flags & re.MULTILINE
     if op is not ops.LITERAL or flags & re.IGNORECASE:
         return False
-    return _compiled(body[0][0], body[0][1], flags).fullmatch(chr(argument)) is None
+    return not _accepts_code(body[0][0], body[0][1], flags, argument)
+
+
+def _accepts_code(op: Any, argument: Any, flags: int, code: int) -> bool:
+    """Whether an item of one character accepts a character, with upper and lower case distinguished."""
+    if op is ops.ANY:
+        return bool(flags & re.DOTALL) or code != ord("\n")
+    if op is not ops.IN:
+        return (argument == code) is (op is ops.LITERAL)
+    is_negated = found = False
+    for kind, value in argument:
+        if kind is ops.NEGATE:
+            is_negated = True
+        elif kind is ops.LITERAL:
+            found = found or value == code
+        elif kind is ops.RANGE:
+            found = found or value[0] <= code <= value[1]
+        else:  # a category
+            found = found or _compiled(ops.IN, [(kind, value)], flags).fullmatch(chr(code)) is not None
+    return found is not is_negated
 
 
 def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:
@@ -159,7 +228,8 @@ def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:
 class _Program:
     """The pattern as a graph of states. A state is a number; its entry in ``_steps`` says what leads to the next."""
 
-    def __init__(self, tree: Any, flags: int) -> None:
+    def __init__(self, tree: Any, flags: int, steps: Steps) -> None:
+        self._steps = steps  # of the search that needs the graph first
         self._characters: dict[int, tuple[re.Pattern[str], dict[str, bool], int]] = {}
         self._splits: dict[int, tuple[int, ...]] = {}
         self._places: dict[int, tuple[re.Pattern[str], int]] = {}
@@ -172,6 +242,7 @@ class _Program:
 
     def _new(self) -> int:
         self._count += 1
+        self._steps.take(_ITEM // 4)
         if self._count > _NODES_MAX:
             raise StepsExceededError("the regular expression is too large")
         return self._count - 1
@@ -196,7 +267,7 @@ class _Program:
         elif op in _LOOKS:
             direction, body = argument
             width = None if direction > 0 else int(body.getwidth()[0])
-            self._looks[state] = (_Program(body, flags), op is ops.ASSERT, width, after)
+            self._looks[state] = (_Program(body, flags, self._steps), op is ops.ASSERT, width, after)
         elif op is ops.FAILURE:
             self._splits[state] = ()
         else:
@@ -286,6 +357,11 @@ def _accepts(pattern: re.Pattern[str], known: dict[str, bool], character: str) -
 
 def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
     """Return one item of a pattern as a pattern of its own."""
+    return _compiled_once(op, tuple(argument) if isinstance(argument, list) else argument, flags)
+
+
+@lru_cache(10_000)
+def _compiled_once(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
     from re import _compiler  # type: ignore[attr-defined]
 
     state = _parser.State()

@@ -157,6 +157,8 @@ def test_nothing_is_pickled() -> None:
 
 
 _LONG = {
+    "one function per keyword": ("registry/json_schema_keywords.py",),
+    "the estimates of a parsed pattern, and its graph": ("system/bounded_patterns.py",),
     "one class whose methods share its state": (
         "adapters/confluent/admin.py",
         "adapters/confluent/consumer.py",

@@ -173,8 +173,8 @@ def _matches(pattern: BoundedPattern, name: str) -> bool:
 
 def _environment(key: str, pattern: str) -> _Provider:
     try:
-        allowed = BoundedPattern(pattern)
-    except re.error as error:
+        allowed = BoundedPattern(pattern, Steps(_STEPS_MAX))
+    except (re.error, StepsExceededError) as error:
         raise ConfigError(f"{key} = {pattern!r} is not a regular expression: {error}", key=key) from None
 
     def read(path: str, name: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.common import json_schema as common
+from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+from confluent_kafka.schema_registry.serde import RuleExecutor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 from google.protobuf.wrappers_pb2 import StringValue  # type: ignore[import-untyped]
 
@@ -166,6 +168,43 @@ def test_rule_without_an_executor_is_no_fault_of_the_record(kind: str, make: Mak
         read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError, match="a rule whose type has no executor here"):
             read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"')
+
+
+@pytest.mark.parametrize("action", ["onFailure", "onSuccess"])
+@KINDS
+def test_rule_with_an_unknown_action_is_no_fault_of_the_record(
+    kind: str, make: Make, schema: Any, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(RegistryStub()) as stub:
+        register(stub, 7, "t-value", kind, {"type": "string", "title": "t"})
+        executor = "NOPE" if action == "onFailure" else "PASS"
+        rule = {**RULE, "type": executor, action: "NO_ACTION"}
+        stub.schemas[7]["ruleSet"] = {"domainRules": [rule]}
+        monkeypatch.setitem(RuleRegistry.get_global_instance()._rule_executors, "PASS", Passing())
+        latest = {"use.latest.version": True}
+        read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)
+        with pytest.raises(RegistryUnavailableError, match="a rule whose action does not exist here"):
+            read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"')
+
+
+class Passing(RuleExecutor):
+    """An executor that changes nothing."""
+
+    def type(self) -> str:
+        return "PASS"
+
+    def transform(self, ctx: Any, message: Any) -> Any:
+        return message
+
+
+@KINDS
+def test_references_are_limited_in_length(kind: str, make: Make, schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_schemas, "_TEXT_MAX", 1_000)
+    with running(RegistryStub()) as stub:
+        register(stub, 7, "t-value", kind, schema, "a")
+        register(stub, 8, "a", kind, {"type": "record", "name": "Other", "fields": [], "doc": "x" * 1_000})
+        with pytest.raises(RegistryUnavailableError, match="longer than 1000 characters with its references"):
+            make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)(RECORD)
 
 
 @KINDS

@@ -15,6 +15,7 @@ Two rules look like mistakes but are intended:
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Final, assert_never
 
 from streams_protocol import FOLLOW_UP_NOW, NO_FOLLOW_UP, AssignmentInfo, ErrorCode, ProtocolError
@@ -47,7 +48,6 @@ from streams_py.member.events import (
     StandbysMeasured,
     SubscriptionRequested,
 )
-from streams_py.member.phases import Phase
 from streams_py.member.promotion import Promotion
 from streams_py.member.settings import MemberSettings
 from streams_py.member.subscription import build_user_data, next_unique_field
@@ -59,6 +59,18 @@ from streams_py.member.versions import (
     start_protocols,
     start_version,
 )
+
+
+class Phase(Enum):
+    """Phases of membership. A rebalance is in progress in JOINING and ASSIGNED."""
+
+    OUTSIDE = "not in a group"
+    JOINING = "subscription sent, no assignment received yet"
+    ASSIGNED = "the assignment was read, the rebalance is not complete"
+    STABLE = "the rebalance is complete"
+    FAILED = "the rebalance is complete, and ended with an error for the thread"
+    STOPPING = "the rebalance is complete, and the application is to stop"
+
 
 _DEBUG, _INFO, _ERROR = 10, 20, 40  # levels of the standard library's logging
 

@@ -26,9 +26,8 @@ from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.backtest.candidates import Candidate, choose
 from streams_py.backtest.folder import PREFIXES, SCHEME, SCORES, RunFolder, for_spark
 from streams_py.backtest.kernel import DDL, Bench, Orders, chunks_of
-from streams_py.backtest.local import SCHEMA, Tick
 from streams_py.backtest.loop.outside import SEGMENT_HEAD, SITUATIONS, Segments
-from streams_py.backtest.run import check_found, fingerprint_of
+from streams_py.backtest.run import SCHEMA, Tick, check_found, fingerprint_of
 from streams_py.backtest.sources import INPUT_TABLE, ORDER_COLUMNS, ORDER_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from streams_py.testing.checkers.assignor_errors import AssignorErrors
-from streams_py.testing.checkers.complete_state import CompleteState
-from streams_py.testing.checkers.convergence import Convergence
-from streams_py.testing.checkers.determinism import Determinism
-from streams_py.testing.checkers.fenced import Fenced
-from streams_py.testing.checkers.hostile_members import HostileMembers
-from streams_py.testing.checkers.movement import Movement
+from streams_py.testing.checkers.assignments import Determinism, OneActive, Standbys
+from streams_py.testing.checkers.errors import AssignorErrors, HostileMembers, UnexplainedErrors
 from streams_py.testing.checkers.observation import (
     Checker,
     Committed,
@@ -22,12 +17,8 @@ from streams_py.testing.checkers.observation import (
     Restored,
     Violation,
 )
-from streams_py.testing.checkers.one_active import OneActive
-from streams_py.testing.checkers.one_owner import OneOwner
-from streams_py.testing.checkers.running import Running
-from streams_py.testing.checkers.standbys import Standbys
-from streams_py.testing.checkers.unexplained_errors import UnexplainedErrors
-from streams_py.testing.checkers.versions import Versions
+from streams_py.testing.checkers.ownership import CompleteState, Fenced, OneOwner
+from streams_py.testing.checkers.stability import Convergence, Movement, Running, Versions
 
 __all__ = [
     "ALL_CHECKERS",

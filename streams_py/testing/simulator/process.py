@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_protocol.types import ProcessId
 from streams_py.testing.simulator.evictions import MembersOnRecord
-from streams_py.testing.simulator.models.restore import SimulatedRestore
-from streams_py.testing.simulator.models.state import LocalState
+from streams_py.testing.simulator.models.state import LocalState, SimulatedRestore
 from streams_py.testing.simulator.thread import SimulatedThread
 
 if TYPE_CHECKING:

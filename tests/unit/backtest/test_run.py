@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.backtest import local
+from streams_py.backtest import run as backtest_run
 from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.folder import RunFolder
 from streams_py.backtest.generate import History, generate
@@ -164,12 +164,12 @@ def test_run_may_be_resumed_when_nothing_was_begun(texts: list[str], tmp_path: P
 def test_memory_does_not_grow_when_there_are_more_situations(
     texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_BUFFER_BYTES", 50_000)
+    monkeypatch.setattr(backtest_run, "_BUFFER_BYTES", 50_000)
 
     def peak(count: int) -> int:
         tracemalloc.start()
         situations = (texts[number % len(texts)].replace("}", f"}} {' ' * number}", 1) for number in range(count))
-        total = local._deal(situations, tmp_path / str(count), with_histories=True)
+        total = backtest_run._deal(situations, tmp_path / str(count), with_histories=True)
         _, found = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert total == count

@@ -14,7 +14,7 @@ from streams_py.adapters.connection.handshake import check_admitted, refusal
 from streams_py.adapters.kafka_python.admin.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.admin.transaction_admin import KafkaPythonTransactionAdmin
 from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembership
-from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
+from streams_py.adapters.kafka_python.classic.options import KAFKA, MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.security.settings import SecuritySettings, parse_security
 from streams_py.clients.sorter_process import SorterProcess
@@ -91,7 +91,7 @@ class KafkaClients(ConfluentClients):
             listener,
             cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
             refusal=self._refusal,
-            **(MOCK_CLUSTER if self.embedded is not None else {}),
+            rules=KAFKA if self.embedded is None else MOCK_CLUSTER,
         )
 
     def changelog_sorter(self, thread_name: str) -> SorterProcess | None:

@@ -334,7 +334,6 @@ _MANY_PARAMETERS = {
     "the settings of a simulated consumer, most of them numbers": (
         "testing/simulator/models/consumer.py:SimulatedConsumer",
     ),
-    "to be cut with adapters/": ("adapters/kafka_python/classic/membership.py:KafkaPythonMembership",),
 }
 """Classes whose hand-written constructor has more than 8 parameters, by reason."""
 

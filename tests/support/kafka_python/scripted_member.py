@@ -23,7 +23,7 @@ from kafka.protocol.consumer import (
 from streams_protocol.consumer import Assignment, decode_subscription, encode_assignment
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME, StreamsCoordinator
-from streams_py.adapters.kafka_python.classic.options import MemberOptions
+from streams_py.adapters.kafka_python.classic.options import ClusterRules, MemberOptions
 from streams_py.ports import OffsetAndMetadata
 
 T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
@@ -113,7 +113,9 @@ class Member:
             self.listener,
             InlineInbox(),
             MemberOptions(
-                cooperative=cooperative, leader_answer_delay_ms=100 if mock else 0, revocation_commit_timeout_ms=500
+                cooperative=cooperative,
+                rules=ClusterRules(leader_answer_delay_ms=100 if mock else 0),
+                revocation_commit_timeout_ms=500,
             ),
             group_id="g",
             group_instance_id=instance_id,

@@ -329,7 +329,7 @@ class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  #
             # BrokerUnavailableError from the listener: the group itself has no problem, so back off and rejoin.
             _log.warning("no assignment in this rebalance; rejoining: %s", error)
             raise kafka_errors.RequestTimedOutError(str(error)) from error
-        if isinstance(error, kafka_errors.InvalidRequestError) and self._options.leader_answer_delay_ms > 0:
+        if isinstance(error, kafka_errors.InvalidRequestError) and self._options.rules.leader_answer_delay_ms > 0:
             raise kafka_errors.RebalanceInProgressError("the mock cluster refused a late follower") from error
         if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigratedError))):
             self.fail(error)
@@ -444,7 +444,7 @@ class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  #
         after = self._build_metadata_snapshot(self._subscription, self._cluster)
         self._metadata_snapshot = after
         self._assignment_snapshot = {topic: before.get(topic) or partitions for topic, partitions in after.items()}
-        wait_s = self._options.leader_answer_delay_ms / 1000 - (time.monotonic() - since)
+        wait_s = self._options.rules.leader_answer_delay_ms / 1000 - (time.monotonic() - since)
         if wait_s > 0:
             await self._net.sleep(wait_s)
         return assignments_to_send(

@@ -34,7 +34,7 @@ from streams_protocol.subscription_info import decode_subscription_info
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.classic.coordinator import StreamsCoordinator
-from streams_py.adapters.kafka_python.classic.options import MemberOptions
+from streams_py.adapters.kafka_python.classic.options import KAFKA, ClusterRules, MemberOptions
 from streams_py.adapters.kafka_python.classic.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks, revive_refresh, wait_for
@@ -66,9 +66,7 @@ class KafkaPythonMembership:
         settings: The result of :func:`~streams_py.adapters.kafka_python.settings.membership_settings`.
         listener: Receives the callbacks of rebalances.
         cooperative: Whether to use the cooperative protocol. False with ``upgrade.from`` 2.3 and older.
-        api_version: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
-        leader_answer_delay_ms: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
-        rejoin_delay_ms: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
+        rules: What the cluster requires of a member.
         poll_interval_ms: Interval between polls.
         check_subscription: Decodes user data before it is sent. Only tests replace it.
         check_assignment: Decodes user data before it is sent. Only tests replace it.
@@ -82,9 +80,7 @@ class KafkaPythonMembership:
         listener: MembershipListener,
         *,
         cooperative: bool = True,
-        api_version: tuple[int, ...] | None = None,
-        leader_answer_delay_ms: int = 0,
-        rejoin_delay_ms: int = 0,
+        rules: ClusterRules = KAFKA,
         poll_interval_ms: int = 500,
         check_subscription: UserDataCheck = decode_subscription_info,
         check_assignment: UserDataCheck = decode_assignment_info,
@@ -92,13 +88,12 @@ class KafkaPythonMembership:
     ) -> None:
         self._settings = dict(settings)
         self._listener = listener
-        self._api_version = api_version
         self._poll_interval_ms = poll_interval_ms
-        self._rejoin_delay_ms = rejoin_delay_ms
+        self._rules = rules
         self._options = MemberOptions(
             cooperative=cooperative,
             rack=self._settings.get("client_rack"),
-            leader_answer_delay_ms=leader_answer_delay_ms,
+            rules=rules,
             # The other members wait for this member's rejoin, so the commit may take only a part of that time.
             revocation_commit_timeout_ms=min(
                 self._settings["default_api_timeout_ms"], self._settings["max_poll_interval_ms"] // 2
@@ -150,7 +145,7 @@ class KafkaPythonMembership:
         coordinator = self._coordinator
         if coordinator is None:
             return  # the first join has not started yet
-        if not self._rejoin_delay_ms:
+        if not self._rules.rejoin_delay_ms:
             self._on_network_thread(lambda: coordinator.request_rejoin_because(reason))
             return
         asked_at = coordinator.membership()
@@ -159,7 +154,7 @@ class KafkaPythonMembership:
             if coordinator.membership() == asked_at and not self._closing.is_set():
                 self._on_network_thread(lambda: coordinator.request_rejoin_because(reason))
 
-        timer = threading.Timer(self._rejoin_delay_ms / 1000, rejoin_if_still_wanted)
+        timer = threading.Timer(self._rules.rejoin_delay_ms / 1000, rejoin_if_still_wanted)
         timer.daemon = True
         timer.start()
 
@@ -400,7 +395,7 @@ class KafkaPythonMembership:
     def _client_settings(self) -> dict[str, Any]:
         foreign = ("group_id", "group_instance_id", "client_rack", "default_api_timeout_ms", "exclude_internal_topics")
         settings = {key: value for key, value in self._settings.items() if key not in foreign}
-        return settings | {"api_version": self._api_version, "receive_message_max_bytes": 100_000_000}
+        return settings | {"api_version": self._rules.api_version, "receive_message_max_bytes": 100_000_000}
 
     def _on_network_thread(self, function: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the client is closed, so the result is not needed

@@ -107,4 +107,4 @@ def test_newest_pin_that_librdkafkas_mock_cluster_can_answer():
     # Its answer to ApiVersions 3 and newer cannot be decoded by kafka-python.
     key = ApiVersionsRequest.API_KEY
     newest = max(pin for pin, apis in BROKER_API_VERSIONS.items() if key in apis and apis[key][1] <= 2)
-    assert newest == MOCK_CLUSTER["api_version"]
+    assert newest == MOCK_CLUSTER.api_version

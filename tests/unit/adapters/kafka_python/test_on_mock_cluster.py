@@ -81,7 +81,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
             thread,
             check_subscription=bytes,
             check_assignment=bytes,
-            **MOCK_CLUSTER,
+            rules=MOCK_CLUSTER,
         )
         for number, thread in enumerate(threads)
     ]

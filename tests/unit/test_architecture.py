@@ -329,7 +329,6 @@ _LONG_FUNCTIONS = {
 """Functions of more than 60 lines, by reason. Remove a function from the list when it has become shorter."""
 
 _MANY_PARAMETERS = {
-    "flags of an operator, each with its default": ("topology/logical/graph.py:ProcessorStep",),
     "options of a server, each with its default": ("http/service.py:HttpService",),
     "the settings of a simulated consumer, most of them numbers": (
         "testing/simulator/models/consumer.py:SimulatedConsumer",

@@ -28,7 +28,7 @@ from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.stream_joins import StreamJoins
-from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep, Traits
 from streams_py.topology.operators import stateless
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
@@ -256,7 +256,9 @@ class KStream(Generic[K, V]):
         here, there = self._place, other._place
         if here.graph is not there.graph:
             raise TopologyError("only streams of one builder can be merged")
-        step = ProcessorStep(name_or_generate(name, here.index, Prefix.MERGE), stateless.PassThrough(), is_merge=True)
+        step = ProcessorStep(
+            name_or_generate(name, here.index, Prefix.MERGE), stateless.PassThrough(), traits=Traits(is_merge=True)
+        )
         here.graph.attach(step, here.node, there.node)
         # The serdes are dropped, because the two streams may have different ones.
         key_changed = here.key_changed or there.key_changed
@@ -809,9 +811,7 @@ class KStream(Generic[K, V]):
             operator,
             added_stores=own,
             stores=names_of(stores),
-            changes_key=changes_key,
-            changes_value=True,
-            is_overlooked=True,
+            traits=Traits(changes_key=changes_key, changes_value=True, is_overlooked=True),
         )
         return place.then(step)
 

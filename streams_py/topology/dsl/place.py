@@ -11,7 +11,7 @@ from streams_py.serdes import Serde
 from streams_py.topology.declare.names import NameIndex, RepartitionNames, name_or_generate
 from streams_py.topology.declare.nodes import Operator
 from streams_py.topology.declare.stores import StoreBuilder
-from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep, Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,7 @@ class Place:
             name_or_generate(name, self.index, prefix),
             operator,
             added_stores=stores,
-            changes_key=changes_key,
-            changes_value=changes_value,
+            traits=Traits(changes_key=changes_key, changes_value=changes_value),
         )
         place = self.then(step, key_changed=self.key_changed or changes_key)
         return place.with_serdes(None if changes_key else self.key_serde, None if changes_value else self.value_serde)

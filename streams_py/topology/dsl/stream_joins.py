@@ -17,7 +17,7 @@ from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
-from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, Traits
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class StreamJoins:
             StreamTableJoin(table._operator, joiner, keeps_stream=keeps_stream, buffer=buffer, grace_ms=grace_ms),
             added_stores=buffers,
             stores=table._operator.readable_stores(),
-            accepts_null_keys=keeps_stream,
+            traits=Traits(accepts_null_keys=keeps_stream),
         )
         joined = dataclasses.replace(place.then(step, key_changed=False), sources=sources)
         return joined.with_serdes(key or place.key_serde, None)
@@ -141,9 +141,7 @@ class StreamJoins:
         step = ProcessorStep(
             name_or_generate(name, self._place.index, Prefix.LEFT_JOIN),  # for inner joins, too, as in Kafka Streams
             GlobalTableJoin(table._store, on, joiner, keeps_stream=keeps_stream),
-            changes_value=True,
-            accepts_null_keys=keeps_stream,
-            is_overlooked=True,
+            traits=Traits(changes_value=True, accepts_null_keys=keeps_stream, is_overlooked=True),
         )
         return self._place.then(step).with_serdes(self._place.key_serde, None)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
@@ -27,33 +27,34 @@ from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
 
 
-class GraphNode:
-    """One logical node. ``name`` is also the name of the physical node that its children connect to.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What the optimisation needs to know of an operation.
 
     Attributes:
-        changes_key: for the optimisation: the operation changes keys.
-        changes_value: for the optimisation: the operation changes values.
-        is_merge: for the optimisation: the node merges streams.
+        changes_key: The operation changes keys.
+        changes_value: The operation changes values.
+        is_merge: The operation merges streams.
         is_overlooked: Kafka Streams does not know that this operation changes keys or values.
-        accepts_null_keys: the operation uses records without a key.
+        accepts_null_keys: The operation uses records without a key.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        changes_key: bool = False,
-        changes_value: bool = False,
-        is_merge: bool = False,
-        accepts_null_keys: bool = False,
-        is_overlooked: bool = False,
-    ) -> None:
+    changes_key: bool = False
+    changes_value: bool = False
+    is_merge: bool = False
+    accepts_null_keys: bool = False
+    is_overlooked: bool = False
+
+
+_PLAIN: Final = Traits()
+
+
+class GraphNode:
+    """One logical node. ``name`` is also the name of the physical node that its children connect to."""
+
+    def __init__(self, name: str, traits: Traits = _PLAIN) -> None:
         self.name = name
-        self.changes_key = changes_key
-        self.changes_value = changes_value
-        self.is_merge = is_merge
-        self.accepts_null_keys = accepts_null_keys
-        self.is_overlooked = is_overlooked
+        self.traits = traits
         self.grace_ms: int | None = None
         """For a windowed aggregation: time after its end in which a window accepts records, in ms."""
         self.where = user_line()
@@ -124,20 +125,9 @@ class ProcessorStep(GraphNode):
         *,
         added_stores: Iterable[StoreBuilder] = (),
         stores: Iterable[str] = (),
-        changes_key: bool = False,
-        changes_value: bool = False,
-        is_merge: bool = False,
-        accepts_null_keys: bool = False,
-        is_overlooked: bool = False,
+        traits: Traits = _PLAIN,
     ) -> None:
-        super().__init__(
-            name,
-            changes_key=changes_key,
-            changes_value=changes_value,
-            is_merge=is_merge,
-            accepts_null_keys=accepts_null_keys,
-            is_overlooked=is_overlooked,
-        )
+        super().__init__(name, traits)
         self.operator = operator
         self.added_stores = tuple(added_stores)
         self.stores = tuple(stores)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streams_py.topology.declare.nodes import Operator, ProcessorNode
 from streams_py.topology.declare.stores import StoreBuilder
-from streams_py.topology.logical.graph import GraphNode, ProcessorStep
+from streams_py.topology.logical.graph import GraphNode, ProcessorStep, Traits
 from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.operators.windowed_joins import JoinRule, SelfJoin
 from streams_py.topology.physical.assembly import TopologyAssembly
@@ -39,7 +39,7 @@ class StreamJoinStep(GraphNode):
         *,
         accepts_null_keys: bool,
     ) -> None:
-        super().__init__(name, accepts_null_keys=accepts_null_keys)
+        super().__init__(name, Traits(accepts_null_keys=accepts_null_keys))
         self.left = left
         self.right = right
         self._pending = pending

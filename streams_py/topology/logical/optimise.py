@@ -150,7 +150,7 @@ def _let_null_keys_pass(root: GraphNode) -> None:
             below = [
                 accepts(child) for child in node.children
             ]  # a list, because each repartition below needs its verdict
-            verdicts[node] = node.accepts_null_keys or any(below)
+            verdicts[node] = node.traits.accepts_null_keys or any(below)
             if isinstance(node, RepartitionStep):
                 node.null_key_filter.pass_all = any(below)
         return verdicts[node]
@@ -173,10 +173,10 @@ def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[
     """Map each key-changing (or merge) node to the repartitions that one repartition can replace."""
 
     def changes_key(node: GraphNode) -> bool:
-        return node.changes_key and not (reference and node.is_overlooked)
+        return node.traits.changes_key and not (reference and node.traits.is_overlooked)
 
     def changes_any(node: GraphNode) -> bool:
-        return (node.changes_key or node.changes_value) and not (reference and node.is_overlooked)
+        return (node.traits.changes_key or node.traits.changes_value) and not (reference and node.traits.is_overlooked)
 
     found: dict[GraphNode, list[RepartitionStep]] = {node: [] for node in graph.attached if changes_key(node)}
     for node in graph.attached:
@@ -185,7 +185,7 @@ def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[
             if changer is not None and changer is _ancestor(node, changes_any):
                 found[changer].append(node)
     # The lowest merge first: of several consecutive merges, the one that all records pass gets the repartitions.
-    for merge in reversed([node for node in graph.attached if node.is_merge]):
+    for merge in reversed([node for node in graph.attached if node.traits.is_merge]):
         changers = [
             changer
             for changer, repartitions in found.items()
@@ -201,7 +201,7 @@ def _gets_only_what_leaves(target: GraphNode, node: GraphNode) -> bool:
     """Whether all records of ``node`` passed ``target``, with unchanged keys and values since."""
     return bool(node.parents) and all(
         parent is target
-        or (not (parent.changes_key or parent.changes_value) and _gets_only_what_leaves(target, parent))
+        or (not (parent.traits.changes_key or parent.traits.changes_value) and _gets_only_what_leaves(target, parent))
         for parent in node.parents
     )
 

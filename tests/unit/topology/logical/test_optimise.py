@@ -12,7 +12,7 @@ from streams_py.topology.declare.names import RepartitionNames
 from streams_py.topology.declare.nodes import SinkNode
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep, Traits
 from streams_py.topology.logical.optimise import Optimization, optimise, optimizations_in
 from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.topology import Topology
@@ -182,6 +182,6 @@ def test_null_keys_pass_a_repartition_only_when_something_below_accepts_them(acc
     graph.attach(above, graph.root)
     graph.attach(other, graph.root)
     graph.attach(between, above)
-    graph.attach(GraphNode("below", accepts_null_keys=accepts), between)
+    graph.attach(GraphNode("below", Traits(accepts_null_keys=accepts)), between)
     optimise(graph, frozenset())
     assert (above.null_key_filter.pass_all, other.null_key_filter.pass_all) == (accepts, False)

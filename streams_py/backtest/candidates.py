@@ -31,6 +31,8 @@ from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.system.printable import named
 
+__all__ = ["BUILT_IN", "CONFIG_KEYS", "RECORDED", "Candidate", "parse_candidate"]
+
 RECORDED: Final = "recorded"
 BUILT_IN: Final = ("high_availability", "sticky", "legacy_sticky", "fallback", "static")
 CONFIG_KEYS: Final = (

@@ -14,6 +14,8 @@ from streams_py.backtest.terminal import TITLES, reproduced_text, scenario_title
 from streams_py.backtest.verdict import ORDER, Verdict, scenarios_of
 from streams_py.telemetry.report.frame import framed, headline
 
+__all__ = ["report_page"]
+
 CANDIDATES_MAX: Final = 24
 """Candidates on the page. The others are only in summary.json."""
 

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.member.tasks import HostView, Progress, Tasks
 from streams_py.ports import CommittedOffsets, GroupMetadata, OffsetAndMetadata
 from streams_py.runtime.group.inbox import Inbox
 
 if TYPE_CHECKING:
     from streams_py.leader.explanations import ToldExplanation
+    from streams_py.member.tasks import HostView, Progress, Tasks
 
 UNCONFIRMED: Final = (
     "the group may have removed this member (no heartbeat was answered for session.timeout.ms, or the thread was busy "

@@ -53,7 +53,7 @@ def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
 def run(records: int, state_dir: str) -> tuple[float, float]:
     """Join the records; return (processor time per record in us, peak memory of this process in MB)."""
     from streams_py import JoinWindows, StreamsBuilder, serdes
-    from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
+    from streams_py.runtime.offline.executor import TaskEnvironment, TaskExecutor
     from streams_py.runtime.tasks.settings.task_settings import TaskSettings
     from streams_py.state.directory.state_directory import StateDirectory
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -77,7 +77,7 @@ def run(records: int, state_dir: str) -> tuple[float, float]:
     producer, directory = Counting(), StateDirectory(state_dir, "bench")
     directory.open()
     inputs = [TopicPartition("left", 0), TopicPartition("right", 0)]
-    around = TaskSurroundings(
+    around = TaskEnvironment(
         settings=TaskSettings(application_id="bench"), producer=producer, clock=ManualClock(), directory=directory
     )
     executor = TaskExecutor(TaskId(0, 0), nodes, inputs, around)

@@ -64,7 +64,7 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     """Return (records per second with reads, without reads, 99th percentile of a read in ms)."""
     from streams_protocol.types import TaskId, TopicPartition
     from streams_py import State, StreamsBuilder, ThreadState, serdes
-    from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
+    from streams_py.runtime.offline.executor import TaskEnvironment, TaskExecutor
     from streams_py.runtime.queries.store_view import store_view
     from streams_py.runtime.tasks.settings.task_settings import TaskSettings
     from streams_py.state.directory.state_directory import StateDirectory
@@ -84,7 +84,7 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     directory = StateDirectory(state_dir, "bench")
     directory.open()
     source = TopicPartition("in", 0)
-    around = TaskSurroundings(
+    around = TaskEnvironment(
         settings=TaskSettings(application_id="bench"), producer=Forgetting(), clock=ManualClock(), directory=directory
     )
     executor = TaskExecutor(TaskId(0, 0), nodes, [source], around)

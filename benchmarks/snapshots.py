@@ -43,7 +43,7 @@ def run(count: int, folder: str) -> tuple[float, float]:
     from streams_py.state.directory.state_directory import StateDirectory
     from streams_py.state.snapshots.snapshots import Snapshots
     from streams_py.state.snapshots.storage import open_storage
-    from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+    from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
     from streams_py.testing.memory_clients import MemoryRecord
     from streams_py.topology.declare.nodes import RecordContext
     from streams_py.topology.declare.stores import key_value_store
@@ -62,7 +62,7 @@ def run(count: int, folder: str) -> tuple[float, float]:
         state = TaskState(
             TaskId(0, 0),
             [key_value_store("names", key=serdes.STRING, value=serdes.BYTES)],
-            StoreSurroundings(directory, "thread", snapshots=snapshots if with_snapshots else None),
+            StoreEnvironment(directory, "thread", snapshots=snapshots if with_snapshots else None),
             application_id="app",
         )
         return state, snapshots

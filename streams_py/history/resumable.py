@@ -16,7 +16,7 @@ from streams_py.history.fold import Expiry, Fold
 from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
 from streams_py.history.task import StageTopology, StillClock
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
+from streams_py.runtime.offline.executor import EverythingDelivered, TaskEnvironment, TaskExecutor
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import changelog_topic
 
@@ -62,7 +62,7 @@ class ResumableTask:
             and (expiry := Expiry.of(store)) is not None
         }
         self._inputs = EverythingDelivered()
-        surroundings = TaskSurroundings(
+        environment = TaskEnvironment(
             settings=settings,
             producer=self._producer,
             clock=StillClock(),
@@ -70,7 +70,7 @@ class ResumableTask:
             inputs=self._inputs,
             owner="preview",
         )
-        self._executor = TaskExecutor(self._id, topology.nodes, [self._input], surroundings)
+        self._executor = TaskExecutor(self._id, topology.nodes, [self._input], environment)
         task = self._executor.task
         task.initialize()
         for topic, changes in groupby(entries, lambda change: change.topic):

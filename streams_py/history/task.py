@@ -19,7 +19,7 @@ from streams_py.history.loading import TopologyNotFoundError, TopologySource
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer
 from streams_py.ports import RawRecord
-from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
+from streams_py.runtime.offline.executor import EverythingDelivered, TaskEnvironment, TaskExecutor
 from streams_py.runtime.tasks.record.binding import Node
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.directory.state_directory import StateDirectory
@@ -157,7 +157,7 @@ class HistoryTask:
         self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
         self._inputs = EverythingDelivered()
         inputs = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
-        surroundings = TaskSurroundings(
+        environment = TaskEnvironment(
             settings=settings,
             producer=self._producer,
             clock=StillClock(),
@@ -169,7 +169,7 @@ class HistoryTask:
         try:
             self._directory.open()
             nodes = replace(topology.nodes, stores=tuple(map(with_history_logging, topology.nodes.stores)))
-            self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
+            self._executor = TaskExecutor(self._task_id, nodes, inputs, environment, global_stores=global_stores)
             self._executor.start()
         except BaseException:
             self._remove()

@@ -39,7 +39,7 @@ Brokers elect leaders and coordinators load their logs in this time.
 _BROKERS_MAX: Final = 1_000
 
 
-class _Spell:
+class _Outage:
     """Time in which something keeps failing, and when to log it."""
 
     def __init__(self, now_s: float, first_s: float) -> None:
@@ -69,9 +69,9 @@ class ClusterContact:
         self._answered_s: float | None = None
         self._down: dict[str, tuple[float, float]] = {}  # clients of librdkafka: first and last report
         self._reason: tuple[str, float] = ("", 0.0)
-        self._outage: _Spell | None = None
+        self._outage: _Outage | None = None
         self._ended_s: float | None = None
-        self._brokers: dict[str, _Spell] = {}
+        self._brokers: dict[str, _Outage] = {}
 
     @property
     def is_in_trouble(self) -> bool:
@@ -116,18 +116,18 @@ class ClusterContact:
                 self._brokers.clear()
                 self._look(now_s)
                 return
-            spell = self._brokers.get(broker)
-            if spell is None or now_s - spell.last_s > _FRESH_S:
+            outage = self._brokers.get(broker)
+            if outage is None or now_s - outage.last_s > _FRESH_S:
                 if len(self._brokers) >= _BROKERS_MAX:
                     self._brokers.clear()
-                spell = self._brokers[broker] = _Spell(now_s, _BROKER_S)
-            spell.last_s = now_s
-            if spell.is_due(now_s):
+                outage = self._brokers[broker] = _Outage(now_s, _BROKER_S)
+            outage.last_s = now_s
+            if outage.is_due(now_s):
                 _log.warning(
                     "broker %s of cluster %s unreachable for %.0f s (%s); the other brokers answer; retrying",
                     broker,
                     self._servers,
-                    now_s - spell.since_s,
+                    now_s - outage.since_s,
                     reason,
                 )
 
@@ -154,7 +154,7 @@ class ClusterContact:
         if since_s is None:
             return
         if self._outage is None or now_s - self._outage.last_s > _FRESH_S:
-            self._outage = _Spell(since_s, _CLUSTER_S)
+            self._outage = _Outage(since_s, _CLUSTER_S)
         self._outage.last_s = now_s
         if not self._outage.is_due(now_s):
             return

@@ -14,7 +14,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
-from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
+from streams_py.runtime.offline.executor import TaskEnvironment, TaskExecutor, exact_topics
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
@@ -66,7 +66,7 @@ class InProcessTasks:
             }
         )
         self._background = Background(EventLoop("test-AsyncCalls"))
-        self._surroundings = TaskSurroundings(
+        self._environment = TaskEnvironment(
             settings=settings,
             producer=self.producer,
             clock=clock,
@@ -108,7 +108,7 @@ class InProcessTasks:
             TaskId(unit, partitions[0]),
             nodes,
             [TopicPartition(topic, partition) for topic in topics for partition in partitions],
-            replace(self._surroundings, cache=None) if nodes.is_global else self._surroundings,
+            replace(self._environment, cache=None) if nodes.is_global else self._environment,
             global_stores=global_stores,
         )
 
@@ -179,7 +179,7 @@ class InProcessTasks:
                 self._globals[unit].task.process(1)
             else:
                 self._executors[unit, partition.partition].add(partition, [record])
-        self._surroundings.inputs.next_offsets[partition] = record.offset() + 1
+        self._environment.inputs.next_offsets[partition] = record.offset() + 1
 
     # -- work -------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ _JOIN_SLICE_MS = 500
 _WAIT_MAX_S = 1.0
 
 
-class MemberListener(Protocol):
+class JobListener(Protocol):
     """The worker. Called on the worker's thread, inside :meth:`GroupMember.poll`."""
 
     def on_revoked(self, jobs: Jobs) -> None:
@@ -85,7 +85,7 @@ class GroupMember(GroupHandler):
         self,
         settings: MemberSettings,
         snapshot: Callable[[], ConfigSnapshot],
-        listener: MemberListener,
+        listener: JobListener,
         leader: GroupLeader,
         connect: Callable[[GroupHandler], Coordinator],
     ) -> None:

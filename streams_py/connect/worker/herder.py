@@ -22,7 +22,7 @@ from streams_protocol.connect import Assignment, TaskId
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
 from streams_py.connect.assignment.leader import GroupLeader
 from streams_py.connect.errors import NotFoundError, NotLeaderError, RebalanceExpectedError
-from streams_py.connect.group.member import GroupMember, MemberListener, MemberSettings
+from streams_py.connect.group.member import GroupMember, JobListener, MemberSettings
 from streams_py.connect.ports import ConnectClients
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import (
@@ -60,7 +60,7 @@ _UNSYNCED_RETRIES = 5
 _IDLE_S = 60.0
 
 
-class Herder(MemberListener):
+class Herder(JobListener):
     """The herder. :meth:`run` is the thread's function.
 
     ``forward`` sends task configurations to another worker.

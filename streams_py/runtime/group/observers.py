@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streams_py.events.observers import InstanceObserver
 from streams_py.runtime.group.timeline import RebalanceListener
-from streams_py.runtime.group.transport import MembersOnRecord
+from streams_py.runtime.group.transport import JoinObserver
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class GroupObservers:
     Args:
         events: Creates the observers of assign steps.
         listeners: Called after each rebalance of each thread. The list may change.
-        members: The record of this instance's members.
+        joins: Called around each JoinGroup request.
     """
 
     events: InstanceObserver
     listeners: Sequence[RebalanceListener]
-    members: MembersOnRecord
+    joins: JoinObserver

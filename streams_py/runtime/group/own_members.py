@@ -22,7 +22,7 @@ from collections.abc import Callable
 from streams_py.config.client_keys import member_instance_id
 from streams_py.errors import BrokerUnavailableError
 from streams_py.runtime.group.dead_members import DeadMembers
-from streams_py.runtime.group.transport import MembersOnRecord
+from streams_py.runtime.group.transport import JoinObserver
 from streams_py.state.directory.member_record import (
     LockIdentity,
     MemberRecord,
@@ -38,7 +38,7 @@ from streams_py.system.process_proof import ProcessIdentity
 _log = logging.getLogger(__name__)
 
 
-class OwnMembers(MembersOnRecord):
+class OwnMembers(JoinObserver):
     """Keeps the record of this instance's members. Thread-safe.
 
     Args:

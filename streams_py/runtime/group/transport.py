@@ -100,8 +100,8 @@ class TaskReport(Protocol):
         """Return the last measurement of the standby tasks. It is the same object until the next measurement."""
 
 
-class MembersOnRecord:
-    """The members of this instance on record, for after a crash. This base class keeps no record."""
+class JoinObserver:
+    """An observer of the JoinGroup requests of one client. This base class does nothing."""
 
     def joining(self, thread: int, member_id: str, generation: int) -> None:
         """Called before each JoinGroup request of a stream thread. Must not raise errors of brokers or of the disk.

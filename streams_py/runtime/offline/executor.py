@@ -24,7 +24,7 @@ from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import Store, StoreDefaults
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.names import topic_on_broker
 from streams_py.topology.declare.nodes import SourceNode
 
@@ -47,7 +47,7 @@ class EverythingDelivered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSurroundings:
+class TaskEnvironment:
     """Resources that several executors share.
 
     Attributes:
@@ -79,35 +79,35 @@ class TaskExecutor:
         task_id: TaskId,
         nodes: TaskNodes,
         inputs: Collection[TopicPartition],
-        surroundings: TaskSurroundings,
+        environment: TaskEnvironment,
         *,
         global_stores: Mapping[str, Any] | None = None,
     ) -> None:
-        settings = replace(surroundings.settings, max_task_idle_ms=_NEVER_WAIT)
-        self._producer = surroundings.producer
+        settings = replace(environment.settings, max_task_idle_ms=_NEVER_WAIT)
+        self._producer = environment.producer
         defaults = StoreDefaults(
             settings.default_key_serde,
             settings.default_value_serde,
-            persistent=surroundings.directory.is_persistent and settings.persistent_stores,
-            all_on_disk=surroundings.all_on_disk,
+            persistent=environment.directory.is_persistent and settings.persistent_stores,
+            all_on_disk=environment.all_on_disk,
             reference_behaviour=settings.reference_behaviour,
         )
         stores = TaskState(
             task_id,
             nodes.stores,
-            StoreSurroundings(surroundings.directory, surroundings.owner, defaults, surroundings.cache),
+            StoreEnvironment(environment.directory, environment.owner, defaults, environment.cache),
             application_id=settings.application_id,
-            measuring=settings.measuring(surroundings.clock),
+            measuring=settings.measuring(environment.clock),
         )
         self.task = ActiveTask(
             task_id,
             nodes,
             inputs,
             stores,
-            collector=RecordCollector(task_id, surroundings.producer, settings, sharing=surroundings.task_ids),
-            inputs=surroundings.inputs,
+            collector=RecordCollector(task_id, environment.producer, settings, sharing=environment.task_ids),
+            inputs=environment.inputs,
             shared=SharedServices(
-                clock=surroundings.clock, global_stores=global_stores or {}, background=surroundings.background
+                clock=environment.clock, global_stores=global_stores or {}, background=environment.background
             ),
         )
 

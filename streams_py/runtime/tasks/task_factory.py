@@ -16,7 +16,7 @@ from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import Partitions, Task
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.tasks.interface import TaskStores
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.physical.subtopologies import Subtopology
 
 
@@ -26,7 +26,7 @@ class TaskFactory:
 
     subtopologies: Sequence[Subtopology]
     settings: TaskSettings
-    stores: StoreSurroundings
+    stores: StoreEnvironment
     consumer: RecordConsumer
     producer: RecordProducer
     shared: SharedServices

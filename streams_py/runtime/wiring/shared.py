@@ -27,7 +27,7 @@ from streams_py.runtime.group.observers import GroupObservers
 from streams_py.runtime.group.own_members import OwnMembers
 from streams_py.runtime.group.sibling_watch import SiblingWatch
 from streams_py.runtime.group.timeline import RebalanceListener
-from streams_py.runtime.group.transport import GroupProtocol, MembersOnRecord
+from streams_py.runtime.group.transport import GroupProtocol, JoinObserver
 from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.settings import RestoreSettings
@@ -164,7 +164,7 @@ class SharedResources:
             self.admin,
             self.clock,
             self.process_id,
-            GroupObservers(self.events, self.rebalance_listeners, own_members or MembersOnRecord()),
+            GroupObservers(self.events, self.rebalance_listeners, own_members or JoinObserver()),
         )
         opened.callback(group.close)
         if own_members is not None:

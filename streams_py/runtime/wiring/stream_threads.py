@@ -32,7 +32,7 @@ from streams_py.runtime.wiring.group_side import ThreadReport, ThreadSignals
 from streams_py.runtime.wiring.shared import SharedResources
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.reading.write_protected import write_protected
-from streams_py.state.tasks.task_stores import StoreSurroundings
+from streams_py.state.tasks.task_stores import StoreEnvironment
 from streams_py.topology.declare.nodes import SourceNode
 
 
@@ -104,7 +104,7 @@ class StreamThreadFactory:
         cache = RecordCache(self._cache_bytes, shared.clock.monotonic_ms)
         background = Background(shared.event_loop)
         events = shared.events.tasks(thread.identity)
-        stores = StoreSurroundings(shared.directory, thread.name, shared.store_defaults, cache, shared.snapshots)
+        stores = StoreEnvironment(shared.directory, thread.name, shared.store_defaults, cache, shared.snapshots)
         table = self._table(stores, updater, consumer, producer, background, events)
         producer.track(self._changelogs)
         self._caches[thread] = cache
@@ -173,7 +173,7 @@ class StreamThreadFactory:
 
     def _table(
         self,
-        stores: StoreSurroundings,
+        stores: StoreEnvironment,
         updater: StateUpdater,
         consumer: RecordConsumer,
         producer: RecordProducer,

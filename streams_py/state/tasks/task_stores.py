@@ -66,7 +66,7 @@ _BEFORE_ALL = -1  # the position before the first record: all of the changelog i
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSurroundings:
+class StoreEnvironment:
     """What the stores of all tasks of one stream thread have in common."""
 
     directory: StateDirectory
@@ -84,7 +84,7 @@ class TaskState:
         self,
         task_id: TaskId,
         builders: Iterable[StoreBuilder],
-        surroundings: StoreSurroundings,
+        environment: StoreEnvironment,
         *,
         application_id: str,
         measuring: Measuring | None = None,
@@ -92,12 +92,12 @@ class TaskState:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
         self._application_id = application_id
-        self._directory = surroundings.directory
-        self._owner = surroundings.owner
-        self._defaults = surroundings.defaults
+        self._directory = environment.directory
+        self._owner = environment.owner
+        self._defaults = environment.defaults
         self._disk_layouts = disk_layouts(self._builders.values(), self._defaults)
-        self._cache = surroundings.cache
-        self._snapshots = surroundings.snapshots
+        self._cache = environment.cache
+        self._snapshots = environment.snapshots
         self._stores: dict[str, Store] = {}
         self._measured = MeasuredStores(self._builders, measuring)
         self._custom: dict[str, CustomStore] = {}

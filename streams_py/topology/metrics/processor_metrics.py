@@ -35,7 +35,7 @@ class Sensor:
             self.largest = value
 
 
-class _Place(NamedTuple):
+class _SensorKey(NamedTuple):
     scope: str
     entity: str
     operation: str
@@ -52,7 +52,7 @@ class ProcessorMetrics:
     """
 
     def __init__(self) -> None:
-        self._sensors: dict[_Place, Sensor] = {}
+        self._sensors: dict[_SensorKey, Sensor] = {}
 
     def add_rate_total_sensor(
         self, scope: str, entity: str, operation: str, *, tags: Mapping[str, str] | None = None
@@ -62,7 +62,7 @@ class ProcessorMetrics:
         Raises:
             ConfigError: a name is empty or not a string.
         """
-        return self._sensor(_place(scope, entity, operation, tags, is_latency=False))
+        return self._sensor(_sensor_key(scope, entity, operation, tags, is_latency=False))
 
     def add_latency_rate_total_sensor(
         self, scope: str, entity: str, operation: str, *, tags: Mapping[str, str] | None = None
@@ -71,28 +71,32 @@ class ProcessorMetrics:
 
         In addition it has ``operation-latency-avg`` and ``operation-latency-max``.
         """
-        return self._sensor(_place(scope, entity, operation, tags, is_latency=True))
+        return self._sensor(_sensor_key(scope, entity, operation, tags, is_latency=True))
 
-    def _sensor(self, place: _Place) -> Sensor:
-        return self._sensors.setdefault(place, Sensor())
+    def _sensor(self, key: _SensorKey) -> Sensor:
+        return self._sensors.setdefault(key, Sensor())
 
     def metrics(self, seconds: float) -> Iterator[tuple[str, dict[str, str], dict[str, float]]]:
         """Yield group, tags and metrics of each sensor. Rates are averages over ``seconds`` seconds.
 
         Any thread may call it.
         """
-        for place, sensor in list(self._sensors.items()):
-            name, count = place.operation, sensor.count
+        for key, sensor in list(self._sensors.items()):
+            name, count = key.operation, sensor.count
             found = {f"{name}-total": float(count), f"{name}-rate": count / seconds}
-            if place.is_latency:
+            if key.is_latency:
                 found[f"{name}-latency-avg"] = sensor.total / count if count else 0.0
                 found[f"{name}-latency-max"] = sensor.largest
-            yield f"stream-{place.scope}-metrics", {f"{place.scope}-id": place.entity, **dict(place.tags)}, found
+            yield f"stream-{key.scope}-metrics", {f"{key.scope}-id": key.entity, **dict(key.tags)}, found
 
 
-def _place(scope: str, entity: str, operation: str, tags: Mapping[str, str] | None, *, is_latency: bool) -> _Place:
+def _sensor_key(
+    scope: str, entity: str, operation: str, tags: Mapping[str, str] | None, *, is_latency: bool
+) -> _SensorKey:
     for what, name in (("scope", scope), ("entity", entity), ("operation", operation)):
         given: object = name
         if not isinstance(given, str) or not given:
             raise ConfigError(f"the {what} of a sensor is {name!r}; use a non-empty string")
-    return _Place(scope, entity, operation, is_latency, tuple((name, str(tag)) for name, tag in (tags or {}).items()))
+    return _SensorKey(
+        scope, entity, operation, is_latency, tuple((name, str(tag)) for name, tag in (tags or {}).items())
+    )

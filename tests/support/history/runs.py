@@ -19,7 +19,7 @@ from streams_py.history.loading import GivenTopology, TopologySource
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
 from streams_py.history.records import HistoryRecord
 from streams_py.history.task import StageOrders
-from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
+from streams_py.runtime.offline.executor import TaskEnvironment, TaskExecutor
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.history.blocks import RECORD, STATE, unpacked
 from streams_py.spark.history.kernel import stage_kernel
@@ -243,13 +243,13 @@ def buffered(
         for number in range(stage.tasks):
             producer.task = stage.rank, number
             given_to = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
-            surroundings = TaskSurroundings(
+            environment = TaskEnvironment(
                 settings=nodes.settings,
                 producer=producer,
                 clock=ManualClock(),
                 directory=StateDirectory("unused", name, persistent=False),
             )
-            executor = TaskExecutor(TaskId(stage.id, number), nodes.nodes, given_to, surroundings)
+            executor = TaskExecutor(TaskId(stage.id, number), nodes.nodes, given_to, environment)
             executor.start()
             for at in given_to:
                 upstream = producer.merged(at) if at.topic in stage.upstream else logs.get(at, [])

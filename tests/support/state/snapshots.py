@@ -13,7 +13,7 @@ from streams_py.serdes import STRING
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import key_value_store
@@ -61,7 +61,7 @@ class Machine:
         self.directory.open()
         builder = replace(key_value_store(store, key=STRING, value=STRING, ttl=ttl), source_topic=source_topic)
         self.state = TaskState(
-            TASK, [builder], StoreSurroundings(self.directory, "thread", snapshots=self.snapshots), application_id="app"
+            TASK, [builder], StoreEnvironment(self.directory, "thread", snapshots=self.snapshots), application_id="app"
         )
 
     def use(self, storage: Any) -> None:

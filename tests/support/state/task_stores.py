@@ -9,7 +9,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 TASK = TaskId(0, 3)
@@ -66,7 +66,7 @@ def task_state(
     owner: str = "thread-1",
     cache: RecordCache | None = None,
 ) -> TaskState:
-    return TaskState(TASK, builders, StoreSurroundings(directory, owner, cache=cache), application_id="app")
+    return TaskState(TASK, builders, StoreEnvironment(directory, owner, cache=cache), application_id="app")
 
 
 def opened(directory: StateDirectory, **options: Any) -> TaskState:

@@ -42,7 +42,6 @@ from kafka.util import Timer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
-from streams_py.adapters.kafka_python.classic.doubt import Doubt
 from streams_py.adapters.kafka_python.classic.group_requests import GroupRequests
 from streams_py.adapters.kafka_python.classic.heartbeats import AFTER_DEATH_S, Heartbeats
 from streams_py.adapters.kafka_python.classic.metadata_watch import MetadataSnapshot
@@ -53,6 +52,7 @@ from streams_py.adapters.kafka_python.classic.payloads import (
     readable_members,
     subscription_to_send,
 )
+from streams_py.adapters.kafka_python.classic.session_doubt import SessionDoubt
 from streams_py.adapters.kafka_python.classic.subscribed_topics import SubscribedTopics
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.leaving import Leaving
@@ -128,7 +128,7 @@ class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  #
         super().__init__(client, subscription, **settings)
         self.heartbeat = Heartbeats(**self.config)
         self._session = Session(self.config["session_timeout_ms"])
-        self._doubt = Doubt(self._session, listener)
+        self._doubt = SessionDoubt(self._session, listener)
         self._requests = GroupRequests(self, self._doubt)
         self._stored_group = StoredGroup(self.group_id, self.config["retry_backoff_ms"])
 

@@ -27,8 +27,8 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.protocol.consumer import HeartbeatRequest
 
-from streams_py.adapters.kafka_python.classic.doubt import Doubt
 from streams_py.adapters.kafka_python.classic.former_ids import FormerIds
+from streams_py.adapters.kafka_python.classic.session_doubt import SessionDoubt
 from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class GroupRequests:
         doubt: The member's session. Responses to members confirm it.
     """
 
-    def __init__(self, coordinator: Any, doubt: Doubt) -> None:
+    def __init__(self, coordinator: Any, doubt: SessionDoubt) -> None:
         self._coordinator = coordinator
         self._manager = coordinator._manager
         self._config = coordinator.config

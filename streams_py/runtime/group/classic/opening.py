@@ -102,7 +102,7 @@ class ClassicProtocol:
             TimedAssignSteps(observer, times),
             self._cleanup,
         )
-        recorder = RebalanceRecorder(index, RebalanceLog(thread, self._clock), times, self._observers.members)
+        recorder = RebalanceRecorder(index, RebalanceLog(thread, self._clock), times, self._observers.joins)
         listener = MemberListener(member, executor, calls, signals, report, recorder, self._explain)
         membership = self._clients.membership(thread, index, listener)
         self._subscribe(membership)

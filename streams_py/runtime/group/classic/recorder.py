@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams_py.member.tasks import Tasks
 from streams_py.runtime.group.classic.rebalance_log import RebalanceLog
 from streams_py.runtime.group.timeline import Timekeeper
-from streams_py.runtime.group.transport import MembersOnRecord
+from streams_py.runtime.group.transport import JoinObserver
 
 
 class RebalanceRecorder:
@@ -15,22 +15,22 @@ class RebalanceRecorder:
         index: Number of the stream thread.
         log: The log lines about its rebalances.
         times: The timelines of its rebalances.
-        members: The record of this instance's members.
+        joins: Called around each JoinGroup request.
     """
 
-    def __init__(self, index: int, log: RebalanceLog, times: Timekeeper, members: MembersOnRecord) -> None:
+    def __init__(self, index: int, log: RebalanceLog, times: Timekeeper, joins: JoinObserver) -> None:
         self._index = index
         self._log = log
         self._times = times
-        self._members = members
+        self._joins = joins
 
     def joining(self, member_id: str, generation: int) -> None:
         """Put the member on record before its JoinGroup request is sent."""
-        self._members.joining(self._index, member_id, generation)
+        self._joins.joining(self._index, member_id, generation)
 
     def join_waits(self) -> None:
         """Remove the members of the former run, for which the group waits."""
-        self._members.remove_predecessor()
+        self._joins.remove_predecessor()
 
     def begins(self) -> None:
         """Note that a subscription is being built."""

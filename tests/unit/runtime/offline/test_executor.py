@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import StreamsBuilder, serdes
-from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
+from streams_py.runtime.offline.executor import TaskEnvironment, TaskExecutor, exact_topics
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -20,13 +20,13 @@ def counting() -> Subtopology:
 
 
 def executor_of(nodes: Subtopology, producer: MemoryProducer) -> TaskExecutor:
-    surroundings = TaskSurroundings(
+    environment = TaskEnvironment(
         settings=TaskSettings(application_id="app", default_key_serde=serdes.STRING),
         producer=producer,
         clock=ManualClock(),
         directory=StateDirectory("unused", "app", persistent=False),
     )
-    return TaskExecutor(TaskId(0, 0), nodes, [ORDERS], surroundings)
+    return TaskExecutor(TaskId(0, 0), nodes, [ORDERS], environment)
 
 
 def record(offset: int, key: bytes) -> MemoryRecord:

@@ -17,7 +17,7 @@ from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer
 from streams_py.topology.dsl.builder import StreamsBuilder
 from tests.support.runtime.task_kit import FakeInputs, record
@@ -45,7 +45,7 @@ class World:
         return TaskState(
             TASK,
             self.nodes.stores,
-            StoreSurroundings(self.directory, "thread-1", cache=self.cache),
+            StoreEnvironment(self.directory, "thread-1", cache=self.cache),
             application_id="app",
         )
 

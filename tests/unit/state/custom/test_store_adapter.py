@@ -33,7 +33,7 @@ from streams_py.serdes import SerdeDefaults
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.store_views import read_only
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing import TopologyTestDriver
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
@@ -63,7 +63,7 @@ class Log:
 
 
 def state_of(directory: StateDirectory, *builders: StoreBuilder) -> TaskState:
-    state = TaskState(TASK, builders, StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TASK, builders, StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     return state
 

@@ -19,7 +19,7 @@ from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, key_value_store
 from streams_py.topology.declare.window_stores import session_store, window_store
@@ -41,7 +41,7 @@ def pairs(ttl: int | None = None) -> StoreBuilder:
 def opened(folder: Path, *declared: StoreBuilder) -> tuple[StateDirectory, TaskState]:
     directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
     directory.open()
-    state = TaskState(TASK, declared, StoreSurroundings(directory, "me"), application_id="app")
+    state = TaskState(TASK, declared, StoreEnvironment(directory, "me"), application_id="app")
     try:
         state.open()
     except StateError:

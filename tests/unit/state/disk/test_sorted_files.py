@@ -21,7 +21,7 @@ from streams_py.state.disk.options import LEVEL_0_FILES_MAX, LEVEL_0_FILES_MERGE
 from streams_py.state.disk.sorted_files import SortedFiles
 from streams_py.state.stores.changelog_entries import ChangelogEntries
 from streams_py.state.stores.codec import pack_timestamp
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 
@@ -31,7 +31,7 @@ LOG = TopicPartition("app-disk-changelog", 3)
 
 def opened(directory: StateDirectory, kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE, **how: Any) -> TaskState:
     builder = StoreBuilder("disk", kind, STRING, STRING, persistent=True, **how)
-    state = TaskState(TASK, [builder], StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TASK, [builder], StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     return state
 

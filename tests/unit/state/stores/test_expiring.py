@@ -16,7 +16,7 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.opening.stores import StoreDefaults, open_store
 from streams_py.state.stores.bytes_store import MemoryBytes
 from streams_py.state.stores.expiring import ExpiringBytes
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, key_value_store, timestamped_key_value_store
@@ -179,7 +179,7 @@ def test_aggregation_starts_again_after_its_time_to_live(tmp_path: Path, persist
         restored = TaskState(
             TaskId(0, 0),
             topology.stores.values(),
-            StoreSurroundings(directory, "thread-1", defaults=StoreDefaults(STRING, STRING)),
+            StoreEnvironment(directory, "thread-1", defaults=StoreDefaults(STRING, STRING)),
             application_id="test",
         )
         restored.open()

@@ -7,7 +7,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
@@ -20,7 +20,7 @@ BUILDERS = (
 
 
 def opened(directory: StateDirectory) -> TaskState:
-    state = TaskState(TaskId(0, 3), BUILDERS, StoreSurroundings(directory, "thread-1"), application_id="app")
+    state = TaskState(TaskId(0, 3), BUILDERS, StoreEnvironment(directory, "thread-1"), application_id="app")
     state.open()
     return state
 

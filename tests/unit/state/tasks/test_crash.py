@@ -13,7 +13,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 CHANGELOGS = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
@@ -25,14 +25,14 @@ import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()
 builders = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
-state = TaskState(TaskId(0, 0), builders, StoreSurroundings(directory, "thread"), application_id="app")
+state = TaskState(TaskId(0, 0), builders, StoreEnvironment(directory, "thread"), application_id="app")
 state.open()
 changelogs = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
 number = max(0, *(state.restore_position(changelog) for changelog in changelogs))
@@ -56,7 +56,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import bulk_load, options
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
@@ -65,7 +65,7 @@ options._WRITE_BUFFER_BYTES = 128 << 10
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()
 builders = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
-state = TaskState(TaskId(0, 0), builders, StoreSurroundings(directory, "thread"), application_id="app")
+state = TaskState(TaskId(0, 0), builders, StoreEnvironment(directory, "thread"), application_id="app")
 state.open()
 changelogs = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
 draw = random.Random(int(sys.argv[2]))
@@ -107,7 +107,7 @@ def test_killed_process_leaves_the_fold_of_the_changelog_up_to_its_position(prog
 def positions_of_what_is_there(path: Path) -> list[int]:
     directory = StateDirectory(str(path), "app")
     directory.open()
-    state = TaskState(TaskId(0, 0), BUILDERS, StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TaskId(0, 0), BUILDERS, StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     positions = [state.changelog_offsets.get(changelog, -1) for changelog in CHANGELOGS]
     for builder, position in zip(BUILDERS, positions, strict=True):

@@ -19,7 +19,7 @@ from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import bulk_load
 from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
@@ -58,7 +58,7 @@ def opened(path: Path) -> tuple[StateDirectory, TaskState]:
     directory = StateDirectory(str(path), "app")
     directory.open()
     builders = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
-    state = TaskState(TaskId(0, 0), builders, StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TaskId(0, 0), builders, StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     return directory, state
 

@@ -16,7 +16,7 @@ from streams_py.serdes import STRING
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import key_value_store
@@ -30,7 +30,7 @@ def opened(folder: Path) -> TaskState:
     directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
     directory.open()
     builder = key_value_store("names", key=STRING, value=STRING)
-    state = TaskState(TASK, [builder], StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TASK, [builder], StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     return state
 

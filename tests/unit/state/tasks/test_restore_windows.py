@@ -12,7 +12,7 @@ from streams_protocol.types import TaskId
 from streams_py.serdes import STRING
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import StoreDefaults
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.declare.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
@@ -49,7 +49,7 @@ def test_restored_stores_equal_those_that_were_logged(directory: StateDirectory,
         state = TaskState(
             TaskId(0, 0),
             described.stores.values(),
-            StoreSurroundings(directory, "thread-1", defaults=StoreDefaults(STRING, STRING, persistent=persistent)),
+            StoreEnvironment(directory, "thread-1", defaults=StoreDefaults(STRING, STRING, persistent=persistent)),
             application_id="test",
         )
         state.open()
@@ -85,7 +85,7 @@ def test_null_in_a_join_moves_time_in_a_restored_store_too(directory: StateDirec
         state = TaskState(
             TaskId(0, 0),
             described.stores.values(),
-            StoreSurroundings(directory, "thread-1", defaults=StoreDefaults(STRING, STRING, persistent=False)),
+            StoreEnvironment(directory, "thread-1", defaults=StoreDefaults(STRING, STRING, persistent=False)),
             application_id="test",
         )
         state.open()

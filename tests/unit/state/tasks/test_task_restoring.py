@@ -14,7 +14,7 @@ from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import bulk_load
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
@@ -25,7 +25,7 @@ DISK = TopicPartition("app-disk-changelog", 3)
 
 def opened(directory: StateDirectory) -> TaskState:
     builder = StoreBuilder("disk", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, STRING, persistent=True)
-    state = TaskState(TASK, [builder], StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TASK, [builder], StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     return state
 
@@ -107,7 +107,7 @@ def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_ag
     monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 3)
     windows = WindowRetention(retention_ms=1_000, span_ms=10, segment_ms=1_000)
     builder = StoreBuilder("disk", StoreKind.WINDOW, STRING, STRING, persistent=True, windows=windows)
-    state = TaskState(TASK, [builder], StoreSurroundings(directory, "thread"), application_id="app")
+    state = TaskState(TASK, [builder], StoreEnvironment(directory, "thread"), application_id="app")
     state.open()
     database = database_of(state)
     for first in range(0, 30, 3):

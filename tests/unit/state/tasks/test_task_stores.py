@@ -18,7 +18,7 @@ from streams_py.state.directory.checkpoint import CHECKPOINT_FILE, read_checkpoi
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.opening.stores import StoreDefaults
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 from tests.support.state.task_stores import DISK, SOURCE, TASK, Record, builder, opened, task_state
@@ -200,7 +200,7 @@ def _disk_full(*_: object) -> None:
 def test_windows_that_expired_by_what_is_rolled_back_are_there_again(directory: StateDirectory) -> None:
     windows = WindowRetention(retention_ms=100, span_ms=10, segment_ms=10)
     declared = StoreBuilder("windows", StoreKind.WINDOW, STRING, INT64, persistent=True, windows=windows)
-    state = TaskState(TASK, (declared,), StoreSurroundings(directory, "me"), application_id="app")
+    state = TaskState(TASK, (declared,), StoreEnvironment(directory, "me"), application_id="app")
     state.open()
     store: Any = state.store("windows")
     store.put("a", 1, 10)
@@ -366,7 +366,7 @@ def test_default_kind_of_store_is_that_of_the_settings(tmp_path: Path) -> None:
     state = TaskState(
         TASK,
         [StoreBuilder("s", StoreKind.KEY_VALUE)],
-        StoreSurroundings(
+        StoreEnvironment(
             nothing_on_disk, "thread-1", defaults=StoreDefaults(key_serde=STRING, value_serde=STRING, persistent=False)
         ),
         application_id="app",

@@ -29,7 +29,7 @@ from streams_py.runtime.group.classic.transport import ClassicTransport, StaticM
 from streams_py.runtime.group.inbox import Inbox
 from streams_py.runtime.group.thread_calls import ThreadCalls
 from streams_py.runtime.group.timeline import Timekeeper
-from streams_py.runtime.group.transport import MembersOnRecord, TaskListener
+from streams_py.runtime.group.transport import JoinObserver, TaskListener
 from streams_py.testing.memory_clients import ManualClock
 from tests.support.runtime.world import DirectInbox, task, tp
 
@@ -103,7 +103,7 @@ class LeaderExecutor:
         return {"assigned": members}
 
 
-class OnRecord(MembersOnRecord):
+class OnRecord(JoinObserver):
     def __init__(self, calls: list[tuple[Any, ...]]) -> None:
         self._calls = calls
 

@@ -28,7 +28,7 @@ from streams_py.state.custom.lru import lru_map
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import StoreDefaults
 from streams_py.state.stores.versioned import VersionedStore
-from streams_py.state.tasks.task_stores import StoreSurroundings, TaskState
+from streams_py.state.tasks.task_stores import StoreEnvironment, TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.declare.nodes import TimestampExtractor
 from streams_py.topology.declare.processor import Processor, Record
@@ -77,7 +77,7 @@ class Run:
             self.directories[name] = directory
         defaults = StoreDefaults(persistent=is_persistent)
         return TaskState(
-            TASK, self.nodes.stores, StoreSurroundings(directory, "thread-1", defaults=defaults), application_id="app"
+            TASK, self.nodes.stores, StoreEnvironment(directory, "thread-1", defaults=defaults), application_id="app"
         )
 
     def active(self, name: str) -> ActiveTask:

@@ -6,7 +6,7 @@ from streams_py.adapters.kafka_python.session import Session
 from streams_py.ports import MembershipListener
 
 
-class Doubt:
+class SessionDoubt:
     """The session of a member, and whether the listener was told that it may have expired. On the network thread."""
 
     def __init__(self, session: Session, listener: MembershipListener) -> None:

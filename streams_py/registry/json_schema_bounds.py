@@ -100,13 +100,14 @@ def _rules(dialect: Dialect) -> tuple[Any, Scope]:
 
 
 def _resolver(schema: Any, references: Any, dialect: Dialect) -> Any:
-    registry = SPECIFICATIONS.combine(references)
     resource = dialect.specification.create_resource(schema)
+    uri = resource.id() or ""
+    registry = SPECIFICATIONS.combine(references).with_resource(uri, resource)
     # Without this, each resolution of a name would look at all parts again. If a part is not a schema, but is never
     # used, the schema is usable. Resolving a name raises the error again.
     with suppress(Exception):
-        registry = registry.with_resource(resource.id() or "", resource).crawl()
-    return registry.resolver_with_root(resource)
+        registry = registry.crawl()
+    return registry.resolver(uri)
 
 
 def _measure(documents: list[Any], steps: Steps) -> int:

@@ -32,6 +32,7 @@ _SEGMENT: Final = 1
 _ITEMS_PER_STEP: Final = 8
 _CHARACTERS_PER_STEP: Final = 100
 _BITS_PER_STEP: Final = 64
+_ESCAPES_PER_STEP: Final = 4
 _KEYS_MAX: Final = 100_000
 """Maximum number of values in a schema whose keys are kept."""
 
@@ -151,8 +152,9 @@ class Check:
         if name == "$recursiveRef":
             found = lookup_recursive_ref(scope.resolver)
         else:
-            segments = argument.count("/")
-            self.steps.take(len(argument) // _CHARACTERS_PER_STEP)
+            pointer = argument.partition("#")[2]
+            segments = pointer.count("/") + pointer.count("%2")  # a slash may be written as %2F
+            self.steps.take(len(argument) // _CHARACTERS_PER_STEP + pointer.count("%") // _ESCAPES_PER_STEP)
             self.steps.take(segments * (_SEGMENT + segments // _ITEMS_PER_STEP + self._uri_steps))
             found = scope.resolver.lookup(argument)
         return found.contents, Scope(scope.dialect, found.resolver)

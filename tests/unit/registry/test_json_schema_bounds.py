@@ -74,6 +74,7 @@ ENDLESS: dict[str, tuple[Any, Any]] = {
     "evaluated by all": (evaluated("allOf"), {"a": 1, "b": 1}),
     "unknown keywords": ({"items": {f"x{number}": 1 for number in range(2_000)}}, [0] * 2_000),
     "long pointers": ({"items": {"$ref": "#/x" + "/x" * 200}, "x": NESTED_PARTS}, [0] * 10_000),
+    "pointers with escapes": ({"items": {"$ref": "#/" + "%61" * 9_000}, "a" * 9_000: {}}, [0] * 1_000),
     "references in a circle": ({"$ref": "#"}, 1),
     "a value as deep as the schema": ({"items": {"$ref": "#"}}, json.loads("[" * 900 + "]" * 900)),
 }  # fmt: skip
@@ -195,6 +196,7 @@ def test_names_are_resolved_without_a_search_of_the_whole_schema(monkeypatch: py
     parts = {"x": {"$anchor": "x", "$id": "https://e.example/x", "type": "string"}}
     for reference in ("#/$defs/x", "https://e.example/x", "https://e.example/x#x"):
         validator = validator_of({"items": {"$ref": reference}, "$defs": parts})
+        assert not validator._scope.resolver._registry._uncrawled  # a name that does not exist is also searched once
         with monkeypatch.context() as patch:
             patch.setattr(Registry, "crawl", lambda *_: pytest.fail("searched"))
             validator.validate(["a"])

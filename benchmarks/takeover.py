@@ -174,7 +174,7 @@ class _Scene:
                     self._restart_all()
             self._wait("all partitions have output again", partial(self._is_over, begin))
             yield self._silence(before, begin)
-            if self._work.event == "kill":
+            if self._work.event == "kill" and run + 1 < count:
                 self._start(number)
 
     def _silence(self, before: dict[int, str], begin: float) -> float:

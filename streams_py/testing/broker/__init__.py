@@ -15,8 +15,7 @@ available. With pytest use the fixtures of :mod:`streams_py.testing.pytest_plugi
 ``python -m streams_py.testing.broker start``.
 """
 
-from streams_py.testing.broker.address import AddressBroker
-from streams_py.testing.broker.choose import find_broker, why_no_broker
+from streams_py.testing.broker.choose import AddressBroker, find_broker, why_no_broker
 from streams_py.testing.broker.container import DockerBroker
 from streams_py.testing.broker.embedded import EmbeddedBroker
 from streams_py.testing.broker.interface import KAFKA_VERSION, Broker, BrokerCapabilities, NoBrokerError

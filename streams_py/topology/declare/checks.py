@@ -15,8 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.topology.declare.caller import locate, user_line
-from streams_py.topology.declare.given_serdes import check_serde, kind_of
-from streams_py.topology.declare.given_types import admits_none, check_legal_name, type_check
+from streams_py.topology.declare.given_types import admits_none, check_legal_name, check_serde, kind_of, type_check
 from streams_py.topology.declare.in_context import WithContext
 from streams_py.topology.declare.names import check_topic
 

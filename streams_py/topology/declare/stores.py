@@ -16,7 +16,7 @@ from streams_py.serdes import Serde
 from streams_py.topology.declare.caller import located
 from streams_py.topology.declare.checks import checked_function
 from streams_py.topology.declare.durations import Duration, duration_ms
-from streams_py.topology.declare.given_serdes import check_serdes_of, kind_of
+from streams_py.topology.declare.given_types import check_serdes_of, kind_of
 
 __all__ = [
     "Eviction",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.topology.declare.checks import checked
-from streams_py.topology.declare.given_serdes import kind_of
+from streams_py.topology.declare.given_types import kind_of
 from streams_py.topology.declare.in_context import one_function
 from streams_py.topology.declare.names import Prefix, check_name, name_or_generate
 from streams_py.topology.declare.nodes import RecordContext

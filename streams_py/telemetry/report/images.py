@@ -8,18 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_protocol.types import TaskId
-from streams_py.telemetry.report.series import (
-    BARS_MAX,
-    COPY_MOVES,
-    TASK_MOVES,
-    TASKS_MAX,
-    balance,
-    cause_of,
-    moves,
-    pauses_ms,
-    rebalances,
-    restored,
-)
+from streams_py.telemetry.report import series
 from streams_py.telemetry.report.tables import Row, Tables
 
 if TYPE_CHECKING:
@@ -34,7 +23,7 @@ COLOURS: Final[Mapping[str, str]] = {
     "lost_owner": "#c2452d", "standby_add": "#2f6fb2", "warmup_add": "#7a5bb0", "active": "#2f6fb2",
     "target": "#c98a15", "standby": "#8b949d", "warmup": "#7a5bb0",
 }  # fmt: skip
-_MOVES: Final = (*TASK_MOVES, *COPY_MOVES)
+_MOVES: Final = (*series.TASK_MOVES, *series.COPY_MOVES)
 _ROLES: Final = ("standby", "warmup", "target", "active")
 """The roles in the order in which they are drawn."""
 
@@ -60,20 +49,20 @@ def write_images(tables: Tables, folder: Path) -> list[Path]:
 
 
 def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]:
-    shown = rebalances(tables)
+    shown = series.rebalances(tables)
     if shown:
         yield "timeline", "rebalances", lambda axes: _timeline(axes, shown)
     if tables["placement"]:
         yield "placement", "placement after the last rebalance", lambda axes: _placement(axes, tables["placement"])
     if any(row["kind"] in _MOVES for row in tables["move"]):
-        yield "moves", "moves by rebalance", lambda axes: _moves(axes, shown, moves(tables))
-    points = [(at, row["max_over_mean"]) for at, row in balance(tables)]
+        yield "moves", "moves by rebalance", lambda axes: _moves(axes, shown, series.moves(tables))
+    points = [(at, row["max_over_mean"]) for at, row in series.balance(tables)]
     if points:
         yield "balance", "active tasks of the busiest thread over the mean", lambda axes: _balance(axes, points)
-    pauses = [ms / 1_000 for ms in pauses_ms(tables)]
+    pauses = [ms / 1_000 for ms in series.pauses_ms(tables)]
     if pauses:
         yield "pauses", "time without processing of tasks that moved", lambda axes: _histogram(axes, pauses)
-    took = [row["took_ms"] / 1_000 for row in restored(tables) if row["took_ms"] is not None]
+    took = [row["took_ms"] / 1_000 for row in series.restored(tables) if row["took_ms"] is not None]
     if took:
         yield "restores", "time to restore", lambda axes: _histogram(axes, took)
 
@@ -81,7 +70,7 @@ def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]
 def _timeline(axes: Axes, rebalances: Sequence[Row]) -> None:
     by_cause: dict[str, list[Any]] = defaultdict(list)
     for row in rebalances:
-        by_cause[cause_of(row)].append(row["at"])
+        by_cause[series.cause_of(row)].append(row["at"])
     for cause, moments in by_cause.items():
         axes.vlines(moments, 0, 1, color=COLOURS[cause], label=cause.replace("_", " "), linewidth=2)
     axes.set_yticks([])
@@ -92,7 +81,7 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
     """Draw tasks across and clients down. With many tasks, draw bars with the number of each client's tasks."""
     clients = sorted({row["client"] for row in rows})
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
-    if len(tasks) > TASKS_MAX:
+    if len(tasks) > series.TASKS_MAX:
         left = [0] * len(clients)
         for role in reversed(_ROLES):
             counts = Counter(row["client"] for row in rows if row["role"] == role)
@@ -115,7 +104,7 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _moves(axes: Axes, decided: Sequence[Row], counts: Mapping[str, Counter[str]]) -> None:
-    shown = [row for row in decided if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)][-BARS_MAX:]
+    shown = [row for row in decided if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)][-series.BARS_MAX :]
     bottom = [0] * len(shown)
     for kind in _MOVES:
         heights = [counts[row["rebalance_id"]][kind] for row in shown]

@@ -10,22 +10,9 @@ from html import escape
 from typing import Any, Final
 
 from streams_protocol.types import TaskId
+from streams_py.telemetry.report import series
 from streams_py.telemetry.report.drawing import Bar, Cell, Point, grid, stacked_bars, steps, timeline
 from streams_py.telemetry.report.frame import framed, headline
-from streams_py.telemetry.report.series import (
-    BARS_MAX,
-    CAUSES,
-    COPY_MOVES,
-    ROLES,
-    TASK_MOVES,
-    TASKS_MAX,
-    balance,
-    cause_of,
-    moves,
-    pauses_ms,
-    rebalances,
-    restored,
-)
 from streams_py.telemetry.report.tables import Row, Tables
 
 __all__ = ["report_page"]
@@ -78,7 +65,7 @@ def _headline(tables: Tables) -> str:
     last = max(ok, key=lambda row: row["at"], default=None)
     moved = Counter(row["kind"] for row in tables["move"])
     cold = sum(row["restore_records"] or 0 for row in tables["move"] if row["kind"] == "move_cold")
-    pauses = pauses_ms(tables)
+    pauses = series.pauses_ms(tables)
     older = tables.rebalances - len(shown)
     failed = f"{len(shown) - len(ok):,} failed"
     if older > 0:
@@ -122,7 +109,7 @@ def _timeline(tables: Tables) -> str:
     every = sorted(tables.timeline or tables["rebalance"], key=lambda row: row["at"])
     if len(every) > _MARKS_MAX:
         return _binned_timeline(every)
-    rows = rebalances(tables)
+    rows = series.rebalances(tables)
     if not rows:
         return _none("rebalances")
     first, last = rows[0]["at"], rows[-1]["at"]
@@ -130,16 +117,16 @@ def _timeline(tables: Tables) -> str:
     marks = []
     used = []
     for row in rows:
-        series = cause_of(row)
-        used.append(series)
+        cause = series.cause_of(row)
+        used.append(cause)
         total_us = (row["duration_us"] or {}).get("total", 0)
         error = f", {row['error_type']}: {row['error_text']}" if row["error_type"] else ""
         title = (
             f"{_time(row['at'])}  generation {row['generation']}: {', '.join(row['trigger'])}; {row['moved']} moved, "
             f"{row['withheld']} withheld; decided in {_ms(total_us / 1000)}{error}"
         )
-        marks.append(((row["at"] - first).total_seconds() / span, series, title))
-    legend = [name for name in CAUSES if name in used]
+        marks.append(((row["at"] - first).total_seconds() / span, cause, title))
+    legend = [name for name in series.CAUSES if name in used]
     return _legend(legend, "s") + timeline(marks, _moments(first, last), "rebalances over time")
 
 
@@ -150,26 +137,26 @@ def _binned_timeline(rows: Sequence[Row]) -> str:
     span = (last - first).total_seconds() or 1
     for row in rows:
         place = min(_BINS - 1, int(_BINS * (row["at"] - first).total_seconds() / span))
-        bins[place][cause_of(row)] += 1
-    series = [name for name in CAUSES if any(counts[name] for counts in bins)]
+        bins[place][series.cause_of(row)] += 1
+    causes = [name for name in series.CAUSES if any(counts[name] for counts in bins)]
     step = (last - first) / _BINS
     bars = []
     for number, counts in enumerate(bins):
         start = _time(first + number * step)
-        what = ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in series if counts[name]) or "none"
-        parts = [(name, float(counts[name])) for name in series if counts[name]]
+        what = ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in causes if counts[name]) or "none"
+        parts = [(name, float(counts[name])) for name in causes if counts[name]]
         bars.append(Bar(parts, f"from {start}: {what}", start[5:16] if number % _LABEL_EVERY == 0 else ""))
     length = _ms(step.total_seconds() * 1000)
     note = f"<p class=note>All {len(rows):,} rebalances, counted in {_BINS} spans of {length}.</p>"
-    return note + _legend(series, "s") + stacked_bars(bars, "rebalances over time", height=110)
+    return note + _legend(causes, "s") + stacked_bars(bars, "rebalances over time", height=110)
 
 
 def _moves(tables: Tables) -> str:
-    decided = [row for row in rebalances(tables) if row["outcome"] == "ok"]
-    counts = moves(tables)
-    if not any(of[kind] for of in counts.values() for kind in (*TASK_MOVES, *COPY_MOVES)):
+    decided = [row for row in series.rebalances(tables) if row["outcome"] == "ok"]
+    counts = series.moves(tables)
+    if not any(of[kind] for of in counts.values() for kind in (*series.TASK_MOVES, *series.COPY_MOVES)):
         return _none("moves")
-    charts = (("Tasks that changed their client", TASK_MOVES), ("New copies", COPY_MOVES))
+    charts = (("Tasks that changed their client", series.TASK_MOVES), ("New copies", series.COPY_MOVES))
     return "".join(f"<h3>{title}</h3>{_moves_of(decided, counts, kinds)}" for title, kinds in charts)
 
 
@@ -178,20 +165,20 @@ def _moves_of(decided: Sequence[Row], counts: Mapping[str, Counter[str]], kinds:
     if not shown:
         return "<p class=note>None.</p>"
     bars = []
-    for row in shown[-BARS_MAX:]:
+    for row in shown[-series.BARS_MAX :]:
         of = counts[row["rebalance_id"]]
         parts = [(kind, float(of[kind])) for kind in kinds if of[kind]]
         what = ", ".join(f"{of[kind]:,} {kind.replace('_', ' ')}" for kind in kinds if of[kind])
         bars.append(Bar(parts, f"{_time(row['at'])}  generation {row['generation']}: {what}", str(row["generation"])))
     among = f"{len(shown):,} of {len(decided):,} rebalances"
     last = f"the last {len(bars)} of them, " if len(bars) < len(shown) else ""
-    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-BARS_MAX:])]
+    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-series.BARS_MAX :])]
     chart = stacked_bars(bars, "moves by rebalance", height=130)
     return f"<p class=note>{among}; {last}by generation.</p>{_legend(used, 's')}{chart}"
 
 
 def _balance(tables: Tables) -> str:
-    rows = balance(tables)
+    rows = series.balance(tables)
     if not rows:
         return _none("balance")
     first, last = rows[0][0], rows[-1][0]
@@ -238,7 +225,7 @@ def _placement(tables: Tables) -> str:
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
     clients = sorted({row["client"] for row in (*rows, *tables["balance"])})
     states = {(row["task"], row["client"]): row["state"] for row in tables["placement_current"]}
-    if len(tasks) > TASKS_MAX:
+    if len(tasks) > series.TASKS_MAX:
         return _by_subtopology(rows, clients, len(tasks))
     cells: dict[tuple[str, str], Cell] = {}
     for row in rows:
@@ -255,7 +242,7 @@ def _placement(tables: Tables) -> str:
         f"rebalance.{_only(clients)}</p>"
     )
     used = {row["role"] for row in rows}
-    legend = _legend([role for role in ROLES if role in used], "c")
+    legend = _legend([role for role in series.ROLES if role in used], "c")
     return note + legend + f'<div class="wide">{grid([str(t) for t in tasks], made, "placement")}</div>'
 
 
@@ -274,7 +261,7 @@ def _by_subtopology(rows: Sequence[Row], clients: Sequence[str], tasks: int) -> 
         cells = []
         for sub in names:
             of = counts[client, sub]
-            what = ", ".join(f"{of[role]:,} {role}" for role in ROLES if of[role]) or "nothing"
+            what = ", ".join(f"{of[role]:,} {role}" for role in series.ROLES if of[role]) or "nothing"
             copies = of["standby"] + of["warmup"]
             text = f"{of['active']}+{copies}" if copies else str(of["active"]) if of["active"] else ""
             cells.append(Cell("active" if of else "", text, f"{sub} on {client}: {what}", of["active"] / most))
@@ -312,7 +299,7 @@ def _spread(tables: Tables) -> str:
 def _gaps(tables: Tables) -> str:
     if not tables["gap"]:
         return _none("pauses: assignment.events.level must be tasks on every instance")
-    moved, stayed = pauses_ms(tables), pauses_ms(tables, moved=False)
+    moved, stayed = series.pauses_ms(tables), series.pauses_ms(tables, moved=False)
     bound = max(row["skew_bound_ms"] for row in tables["gap"])
     idle = len(tables["gap"]) - len(moved) - len(stayed)
     nothing = f" {idle:,} times a task had no input, which does not count as a pause." if idle else ""
@@ -339,7 +326,7 @@ def _restores(tables: Tables) -> str:
         f"<p class=note>{len(done) - nothing:,} done, {len(interrupted):,} interrupted, {len(running):,} running."
         f"{complete}</p>"
     )
-    worked = restored(tables)
+    worked = series.restored(tables)
     took = [row["took_ms"] for row in worked if row["took_ms"] is not None]
     records = [row["records"] for row in worked if row["records"] is not None]
     of = [("time", took, _ms), ("records", records, "{:,.0f}".format)]

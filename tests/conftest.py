@@ -107,7 +107,7 @@ def _no_outage_is_left_over() -> None:
     """Forget outages of clusters that earlier tests stopped; during an outage, lines about waiting are not warnings."""
     outages = sys.modules.get("streams_py.system.outages")
     if outages is not None:
-        outages._CONTACTS.clear()
+        outages._CONTACTS.clear()  # shared by the whole process
 
 
 def _log_levels() -> tuple[int, int, int]:

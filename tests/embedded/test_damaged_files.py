@@ -95,7 +95,8 @@ def test_task_whose_compaction_meets_a_damaged_file_is_restored(
     """RocksDB compacts in the background. After an error it refuses all writes, and cannot be closed cleanly."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))
     opened: list[TaskDatabase] = []
-    first = TaskDatabase._open
+    first = TaskDatabase._open  # to count the databases
+    # See above.
     monkeypatch.setattr(TaskDatabase, "_open", lambda self, wanted: opened.append(self) or first(self, wanted))
     config = {
         "application.id": "app",

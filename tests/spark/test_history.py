@@ -273,14 +273,14 @@ def test_folder_that_machines_do_not_share_is_refused(
     (tmp_path / "other").write_text("stays")
     files.check_shared(spark, str(tmp_path), "--work")
     files.check_shared(spark, str(tmp_path / "new"), "--work")
-    write = files._write_files
+    write = files._write_files  # machines of a cluster have disks of their own
 
     def write_on_other_machines(session: SparkSession, path: str, count: int) -> None:
         write(session, path, count)
         for file in sorted(Path(path).glob("part-*"))[::2]:
             file.unlink()
 
-    monkeypatch.setattr(files, "_write_files", write_on_other_machines)
+    monkeypatch.setattr(files, "_write_files", write_on_other_machines)  # see above
     with pytest.raises(ConfigError, match=r"--work: the workers have written 16 files to .* the driver sees 8; name"):
         run(word_count, {"lines": frame(spark, some_lines(5, 1))}, spark=spark, work=str(tmp_path))
     (tmp_path / "file").write_text("no folder")

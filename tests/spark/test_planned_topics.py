@@ -315,7 +315,7 @@ def test_offsets_that_are_deleted_while_a_stream_stands_still_do_not_count_as_ro
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of topics. Each of the next answers of the cluster leaves out one of them."""
     forgotten: list[str] = []
-    whole = LogAdmin._list_topics
+    whole = LogAdmin._list_topics  # a broker answers so for a moment only
 
     def list_topics(self: LogAdmin) -> Any:
         topics = dict(whole(self))
@@ -323,7 +323,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             topics.pop(forgotten.pop(), None)
         return topics
 
-    monkeypatch.setattr(LogAdmin, "_list_topics", list_topics)
+    monkeypatch.setattr(LogAdmin, "_list_topics", list_topics)  # see above
     return forgotten
 
 

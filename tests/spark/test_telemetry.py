@@ -101,7 +101,7 @@ def test_late_part_repairs_later_days_and_a_repeated_batch_changes_nothing(
     run(topic)
     append(cluster, topic, [late._replace(append_ms=records[-1].append_ms)])
     with monkeypatch.context() as killed:
-        killed.setattr(TableFolder, "_rebuild", killed_between)
+        killed.setattr(TableFolder, "_rebuild", killed_between)  # a kill at this step
         with pytest.raises(Exception, match="killed between bronze and tables"):
             run(topic)
     folder = run(topic)  # continues from its checkpoint, with the same micro-batch

@@ -54,7 +54,7 @@ def test_look_at_new_events_builds_no_day_and_a_killed_one_is_done_again(
     from streams_py.spark.live_tables import LiveTables
     from streams_py.spark.telemetry import TableFolder
 
-    monkeypatch.setattr(TableFolder, "_rebuild", fails)
+    monkeypatch.setattr(TableFolder, "_rebuild", fails)  # an error at this step
     records = stored()
     other = records[0].value.replace(b'"group":"app"', b'"group":"another"', 1)
     tables = folder()

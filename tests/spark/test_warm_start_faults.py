@@ -43,13 +43,13 @@ def test_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
         producer.flush(60)
         producer.commit_transaction(60) if commits else producer.abort_transaction(60)
     app.counted.update("committed same".split() * 2)
-    once = warm_start._write
+    once = warm_start._write  # the step that Spark may repeat
 
     def write_twice(rows: Any, options: Any) -> None:  # as a Spark task does that is repeated
         once(rows, options)
         once(rows, options)
 
-    monkeypatch.setattr(warm_start, "_write", write_twice)
+    monkeypatch.setattr(warm_start, "_write", write_twice)  # see above
     assert app.plan().exit_code == 0
     app.ok("run", "--commit")
     # 10 lines, a line with its marker, an aborted one with its marker

@@ -13,4 +13,4 @@ def _no_sibling_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Its own tests start it themselves. Tests with real processes use it.
     """
-    monkeypatch.setattr(SharedResources, "_watch_siblings", lambda *_: None)
+    monkeypatch.setattr(SharedResources, "_watch_siblings", lambda *_: None)  # it starts a thread that reads the disk

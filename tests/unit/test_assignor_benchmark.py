@@ -16,7 +16,7 @@ from benchmarks.table import Goal
 from streams_py.assignment.java_order import HashSizing
 
 SCENARIO = Scenario.parse("high_availability/40x4/r1/joined")
-OURS = rows._Ours((0.1, 0.1, 0.1), "same", 10.0)
+OURS = rows._Ours((0.1, 0.1, 0.1), "same", 10.0)  # a program has no public names
 TEN_TIMES = Goal("", ratio_max=0.1)
 
 
@@ -51,7 +51,7 @@ def test_history_decides_who_is_in_the_group() -> None:
     ],
 )
 def test_row_is_judged_by_what_is_known(jvm: JvmRuns, text: str, met: bool | None) -> None:
-    row = rows._compared(SCENARIO, OURS, jvm, TEN_TIMES)
+    row = rows._compared(SCENARIO, OURS, jvm, TEN_TIMES)  # see OURS
     peer = row.peer[0] if row.peer else None
     assert text in row.compared_with + row.note
     assert row.goal.is_met(row.ours[0], peer) is met
@@ -63,8 +63,8 @@ def test_growth_is_measured_in_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(name: str, *_: object) -> SimpleNamespace:
         return SimpleNamespace(seconds=(times[Scenario.parse(name).tasks],))
 
-    monkeypatch.setattr(rows, "_run_ours", run)
-    assert rows._growth_row("steady", HashSizing.JDK_19_AND_NEWER, 3).ours == pytest.approx((1.2,))
+    monkeypatch.setattr(rows, "_run_ours", run)  # see OURS
+    assert rows._growth_row("steady", HashSizing.JDK_19_AND_NEWER, 3).ours == pytest.approx((1.2,))  # see OURS
 
 
 @pytest.mark.parametrize("end_points", [False, True])

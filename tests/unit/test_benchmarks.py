@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 import benchmarks.__main__ as command
 from benchmarks import gaps, records, restoring, takeover
-from benchmarks.assignors.rows import _Ours
+from benchmarks.assignors.rows import _Ours  # programs have no public names
 from benchmarks.cluster import BenchmarkError, Output, measure
 from benchmarks.live_output import longest_silence, moved_between, silences
 from benchmarks.local import LOCAL, local_rows
 from benchmarks.peers import PEERS, Peer, command_of
-from benchmarks.records import JOBS, _rotated
+from benchmarks.records import JOBS, _rotated  # see above
 from benchmarks.table import Goal, Row, line_of, middle, table_of
 from benchmarks.takeover import WORKS, Work, children_of, partitions_of_the_dead
 
@@ -151,15 +151,15 @@ class _Broker:
 
 @pytest.mark.parametrize("broken", ["fill", "_measure"])
 def test_records_that_cannot_be_measured_are_rows_that_failed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(self: records._Bench, *arguments: object) -> Output:
+    def breaks(self: records._Bench, *arguments: object) -> Output:  # a benchmark without its brokers
         if broken == "_measure" and arguments[1] is PEERS["ours"]:
             return Output(records=100, worked_off=80, seconds=2.0)
         raise RuntimeError("the broker has gone")
 
     monkeypatch.setattr(records, "JvmBroker", lambda **_: _Broker())
-    monkeypatch.setattr(records._Bench, "fill", lambda *_: None)
-    monkeypatch.setattr(records._Bench, "warm_up", lambda *_: None)
-    monkeypatch.setattr(records._Bench, broken, breaks)
+    monkeypatch.setattr(records._Bench, "fill", lambda *_: None)  # no brokers
+    monkeypatch.setattr(records._Bench, "warm_up", lambda *_: None)  # no brokers
+    monkeypatch.setattr(records._Bench, broken, breaks)  # no brokers
     settings = records.Settings(1000, 10, None, 1, tuple(PEERS.values()))
     rows = list(records.record_rows([JOBS["map"]], settings, lambda what: None, lambda what: None))
     assert _Broker.closed
@@ -194,7 +194,7 @@ def test_peer_that_breaks_leaves_our_figures(
 
     for module in (gaps, restoring, takeover):
         monkeypatch.setattr(module, "JvmBroker", lambda **_: _Broker())
-        monkeypatch.setattr(module, "_Scene", Scene)
+        monkeypatch.setattr(module, "_Scene", Scene)  # no brokers
     rows = list(measured(1, lambda what: None))
     assert all(row.ours for row in rows)
     with_peer = [row for row in rows if row.compared_with]
@@ -253,7 +253,7 @@ def test_assignors_without_java_start_no_jvm(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("the JVM was not requested")
 
     monkeypatch.setattr("benchmarks.assignors.rows.prepare", no_jvm)
-    monkeypatch.setattr("benchmarks.assignors.rows._run_ours", lambda *_: _Ours((0.5,), "same", 1.0))
+    monkeypatch.setattr("benchmarks.assignors.rows._run_ours", lambda *_: _Ours((0.5,), "same", 1.0))  # no brokers
     rows = local_rows("assignors", 1, lambda what: None, with_jvm=False)
     first = next(rows)  # the row comes before any other measurement
     assert (first.ours, first.note) == ((500.0,), "not requested")
@@ -305,7 +305,7 @@ def test_kafka_streams_is_measured_at_most_three_times(monkeypatch: pytest.Monke
             return iter([1.0] * count)
 
     monkeypatch.setattr(takeover, "JvmBroker", lambda **_: _Broker())
-    monkeypatch.setattr(takeover, "_Scene", Scene)
+    monkeypatch.setattr(takeover, "_Scene", Scene)  # no brokers
     rows = list(takeover.takeover_rows(10, lambda what: None))
     assert [(len(row.ours), len(row.peer)) for row in rows] == [(10, 3 * work.with_java) for work in WORKS]
     assert ("child", "java", 3) not in asked

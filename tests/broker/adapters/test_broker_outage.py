@@ -15,8 +15,8 @@ def test_membership_waits_with_a_warning_when_no_broker_answers(group, until, ca
     away = group.settings()
     away["bootstrap_servers"] = ["127.0.0.1:1"]
     member, thread = group.join(start=False)
-    member._settings = away
-    member._contact = MemberContact(away["bootstrap_servers"], "away")
+    member._settings = away  # brokers that are away from the start
+    member._contact = MemberContact(away["bootstrap_servers"], "away")  # see above
     member.start()
     member.subscribe(frozenset({group.topic}))
     until(lambda: "cluster 127.0.0.1:1 unreachable for" in caplog.text, "a warning")
@@ -54,11 +54,11 @@ def test_membership_moves_to_the_new_coordinator_when_its_node_is_killed(cluster
     group = cluster_group
     member, thread = group.join(session_timeout_ms=10_000)
     group.wait_settled(thread)
-    before, node = member.group_metadata(), member._coordinator.coordinator_id
+    before, node = member.group_metadata(), member._coordinator.coordinator_id  # which broker it is
     number = int(node.removeprefix("coordinator-"))
     group.broker.kill_node(number)
     try:
-        until(lambda: member._coordinator.coordinator_id not in (None, node), "another coordinator")
+        until(lambda: member._coordinator.coordinator_id not in (None, node), "another coordinator")  # see above
         member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=15_000)
         assert member.group_metadata() == before
         assert thread.rounds == 1

@@ -51,14 +51,14 @@ class Hanging:
         self.producer: Any = KafkaProducer(bootstrap_servers=broker.bootstrap.split(","), transactional_id=name)
         self.topic = topic
         self.producer.init_transactions()
-        manager = self.producer._transaction_manager
+        manager = self.producer._transaction_manager  # a transaction whose partition its coordinator does not know
         add = manager.maybe_add_partition_to_transaction
 
         def add_others(partition: Any) -> None:
             if partition.partition != 0:
                 add(partition)
             else:
-                manager._partitions_in_transaction.add(partition)
+                manager._partitions_in_transaction.add(partition)  # see above
 
         manager.maybe_add_partition_to_transaction = add_others
 
@@ -158,7 +158,7 @@ def test_open_transaction_of_another_application_is_left_alone(
     both = guard(topic)
     updater = Updater({TopicPartition(topic, 1)})
     both.watch(updater)
-    both._clock = Hasty()  # type: ignore[assignment]
+    both._clock = Hasty()  # type: ignore[assignment]  # a minute passes between two checks
     both.check()
     both.check()
     theirs.producer.commit_transaction()

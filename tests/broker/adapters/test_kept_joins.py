@@ -25,9 +25,9 @@ class HandDriven:
 
     def __init__(self, group, thread) -> None:
         self.client = KafkaNetClient(bootstrap_servers=group.broker.bootstrap, client_id="hand-driven")
-        self.client._net.start()
-        self.client._manager.bootstrap(10_000)
-        self.inbox = CallbackInbox(self.client._net.call_soon_threadsafe)
+        self.client._net.start()  # as the membership does
+        self.client._manager.bootstrap(10_000)  # as the membership does
+        self.inbox = CallbackInbox(self.client._net.call_soon_threadsafe)  # as the membership does
         self.coordinator = StreamsCoordinator(
             self.client,
             SubscriptionState("none"),
@@ -39,13 +39,13 @@ class HandDriven:
             heartbeat_interval_ms=200,
             max_poll_interval_ms=60_000,
             enable_auto_commit=False,
-            api_version=self.client._manager.broker_version,
+            api_version=self.client._manager.broker_version,  # as the membership does
             metrics=None,
         )
         self.run(lambda: self.coordinator.set_subscription({group.topic}, None))
 
     def run(self, step, *arguments):
-        done = self.client._net.call_soon_with_future(step, *arguments)
+        done = self.client._net.call_soon_with_future(step, *arguments)  # as the membership does
         self.inbox.serve_until(done)
         if done.exception is not None:
             raise done.exception
@@ -62,12 +62,12 @@ class HandDriven:
             self.inbox.serve(0.01)
 
     def join_has_ended(self) -> bool:
-        task = self.coordinator._join_task
+        task = self.coordinator._join_task  # to wait for its end
         return task is not None and task.is_done
 
     def close(self) -> None:
         self.run(self.coordinator.maybe_leave_group_async)
-        self.coordinator._close_heartbeat()
+        self.coordinator._close_heartbeat()  # without leaving
         self.client.close()
 
 
@@ -110,7 +110,7 @@ def test_join_is_completed_with_heartbeats_when_its_reason_is_gone(hand_driven):
     assert hand_driven.poll(0) is False
     hand_driven.work_until(hand_driven.join_has_ended)
     coordinator.rejoin_needed = False
-    coordinator._rejoin_reason = None
+    coordinator._rejoin_reason = None  # as after a join
     assert coordinator.state is MemberState.REBALANCING
     assert hand_driven.poll(20) is True
     assert coordinator.state is MemberState.STABLE

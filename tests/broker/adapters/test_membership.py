@@ -125,9 +125,10 @@ def test_subscription_is_version_3_with_owned_generation_and_rack(group, until):
 def _metadata_in_the_group(group) -> bytes:
     """Return the member's bytes as the broker stores them; an admin client would convert them to text."""
     client = KafkaNetClient(bootstrap_servers=group.broker.bootstrap)
-    client._net.start()
+    client._net.start()  # no public request describes a classic group
     try:
-        client._manager.bootstrap(10_000)
+        client._manager.bootstrap(10_000)  # no public request describes a classic group
+        # No public request describes a classic group.
         response = client._manager.run(client._manager.send, DescribeGroupsRequest(groups=[group.id]))
         (found,) = response.groups
         assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "stream")
@@ -326,6 +327,7 @@ def test_orderly_close_warns_of_nothing_though_it_cuts_requests_off(group, until
     until(lambda: thread.rounds == 1, "the empty first round")
     assert entered.wait(60)
     member.request_rejoin("to have a request with the broker that it does not answer")
+    # The broker does not show waiting joins.
     until(lambda: member._coordinator._requests.waits_at is not None, "the join is with the broker")
     caplog.clear()
     member.leave_and_close(leave_group=leave_group, timeout_ms=10_000)

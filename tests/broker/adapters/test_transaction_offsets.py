@@ -52,11 +52,12 @@ class Group:
 
     def _is_member(self) -> bool:
         self.consumer.poll(timeout_ms=200)
+        # kafka-python keeps it to itself.
         return bool(self.consumer.assignment()) and not self.consumer._coordinator.rejoin_needed
 
     @property
     def member(self) -> GroupMetadata:
-        who = self.consumer._coordinator._generation
+        who = self.consumer._coordinator._generation  # see above
         return GroupMetadata(self.topic, who.generation_id, who.member_id, self._instance_id)
 
     def commit(self, offsets: dict[int, OffsetAndMetadata], **changes: Any) -> None:

@@ -60,7 +60,7 @@ def test_topic_is_written_record_by_record_when_nobody_could_know_its_limit(
     narrow: str, clients: Callable[..., ConfluentClients]
 ) -> None:
     made = clients({"producer.linger.ms": 50})
-    made._batch_bytes_max = lambda topic: None  # type: ignore[method-assign]
+    made._batch_bytes_max = lambda topic: None  # type: ignore[method-assign]  # a limit that is not known
     producer, consumer = made.producer("t"), made.main_consumer("t")
     producer.partitions_for(narrow)
 

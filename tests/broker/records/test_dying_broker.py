@@ -102,7 +102,7 @@ class World:
         return None if exists else answer
 
     def limit(self) -> object:
-        return self.clients._batch_bytes_max(self.topic) in (None, 1_048_588 - 512)
+        return self.clients._batch_bytes_max(self.topic) in (None, 1_048_588 - 512)  # what a producer is given
 
     def delete(self) -> object:
         self.admin.delete_records({self.here: 0})

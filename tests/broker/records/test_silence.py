@@ -56,21 +56,21 @@ def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
     monkeypatch.setattr(silence, "_SILENCE_S", 0.3)
     monkeypatch.setattr(silence, "_CONFIRM_S", 0.3)
     reader = clients({"consumer.isolation.level": isolation}).main_consumer("thread-1")
-    first, looks = reader._consumer, 0
-    look = reader._check_silence
+    first, looks = reader._consumer, 0  # it is replaced behind the public methods
+    look = reader._check_silence  # to count the looks
 
     def counted() -> None:
         nonlocal looks
         looks += 1
         look()
 
-    monkeypatch.setattr(reader, "_check_silence", counted)
+    monkeypatch.setattr(reader, "_check_silence", counted)  # see above
     reader.assign(dict.fromkeys((committed, aborted, left_open, deleted), BEGINNING))
     found = 0
     while looks < 4:
         found += len(reader.poll(100, 50))
     assert found == (6 if isolation == "read_committed" else 13)
-    assert reader._consumer is first
+    assert reader._consumer is first  # see above
 
     flowing = TopicPartition(f"{topic}-flows", 0)  # and no more so while another partition delivers
     kafka_broker.create_topic(flowing.topic, 1)
@@ -78,7 +78,8 @@ def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
     reader.assign({**dict.fromkeys(quiet), flowing: BEGINNING})
     answered: list[TopicPartition] = []
     in_doubt: list[TopicPartition] = []
-    monkeypatch.setattr(reader._stalls, "answered", answered.append)
+    monkeypatch.setattr(reader._stalls, "answered", answered.append)  # a stall cannot be caused
+    # A stall cannot be caused.
     monkeypatch.setattr(reader._stalls, "has_more", lambda partition, _: in_doubt.append(partition))
     steady = Producer({"bootstrap.servers": kafka_broker.bootstrap, "linger.ms": 0})
 

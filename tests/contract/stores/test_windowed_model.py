@@ -187,6 +187,7 @@ def test_expired_segments_are_removed_as_a_whole(persistent: bool) -> None:
         for start in range(1000):
             kit.store.put(b"k", start, start)
         kit.commit()
+        # A read leaves expired entries out.
         assert len(list(kit.store._direct.content._below.scan(None, None))) <= RETENTION_MS + 7
         assert len(kit.logged) == 1000
 
@@ -235,7 +236,7 @@ def test_store_of_a_join_keeps_all_values_of_a_time_in_order(persistent: bool) -
 
 def test_numbers_of_the_values_of_a_join_begin_anew_after_the_largest() -> None:
     with opened(StoreKind.WINDOW, False, keeps_duplicates=True) as kit:
-        kit.store._sequence = 2**31 - 2
+        kit.store._sequence = 2**31 - 2  # two billion records are too many for a test
         for value in (1, 2):
             kit.store.put(b"k", value, 12)
         assert [entry.key[-4:] for entry in kit.logged] == [b"\x7f\xff\xff\xff", bytes(4)]

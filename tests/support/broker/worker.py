@@ -125,7 +125,7 @@ def is_first(marker: str) -> bool:
 
 def generation_of(streams: KafkaStreams, thread_name: str) -> int:
     """The group's generation as this thread knows it; -1 outside."""
-    for thread in streams._threads.current():
+    for thread in streams._threads.current():  # users see no generation
         if thread.name == thread_name:
             return thread.identity()[0]
     return -1
@@ -205,11 +205,13 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "close":
             return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
         case "protocols":
+            # Users do not see it.
             loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
-            return sorted({one.name for loop in loops for one in loop.parts.transport._member.protocols})
+            return sorted({one.name for loop in loops for one in loop.parts.transport._member.protocols})  # see above
         case "versions":
+            # Users do not see it.
             loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
-            return sorted({loop.parts.transport._member.used_version for loop in loops})
+            return sorted({loop.parts.transport._member.used_version for loop in loops})  # see above
         case "drain":
             return streams.drain(command.get("timeout"))
         case "probes":
@@ -228,9 +230,11 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "restored":
             return restorations.seen
         case "led":
+            # Users do not see it.
             loops = [thread.loop for thread in streams._threads.current() if thread.loop is not None]
-            return sum(len(loop.parts.transport._leader_executor.explanations) for loop in loops)
+            return sum(len(loop.parts.transport._leader_executor.explanations) for loop in loops)  # see above
         case "errors":
+            # The client shows only the error that stopped it.
             return [str(t.last_error) for t in streams._threads.current() if t.last_error is not None]
     raise ValueError(command)
 
@@ -251,6 +255,7 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
     if "shared_from" in order:  # restores with this number of records
+        # So many records would take too long to write.
         parallel_restore._SHARED_MIN, parallel_restore._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
     if "dies_when" in order:
         die_restoring(order["dies_when"], order["trace"])

@@ -114,6 +114,7 @@ class TwoInstances:
             processing_guarantee="exactly_once_v2" if self._exactly_once else "at_least_once",
         )
         if self._is_tight:
+            # The memory of the machine sets this limit.
             steps.loop._pace._settings = replace(steps.loop._pace._settings, uncommitted_max_bytes=0)
         return steps
 

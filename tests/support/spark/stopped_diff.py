@@ -21,7 +21,7 @@ _FOR_EVER_MS = 3_600_000
 def main(mark: Path, arguments: list[str]) -> None:
     def asked(rows: Any, sample: int) -> None:
         mark.touch()
-        rows.sparkSession.sparkContext._jvm.java.lang.Thread.sleep(_FOR_EVER_MS)
+        rows.sparkSession.sparkContext._jvm.java.lang.Thread.sleep(_FOR_EVER_MS)  # PySpark has no public way to its JVM
 
     with patch.object(compare, "_difference", asked):
         app(arguments)

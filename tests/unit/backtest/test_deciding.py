@@ -138,7 +138,7 @@ def test_input_is_damaged_when_no_leader_would_have_accepted_its_settings() -> N
 
 
 def test_class_of_the_users_is_asked_twice_when_it_is_slow_and_ours_once() -> None:
-    from streams_py.backtest.deciding import _repeats
+    from streams_py.backtest.deciding import _repeats  # the property of an answer that others rely on
 
     assert mine(assignors.InTurn).is_ours is False
     assert _repeats(1_000_000, is_ours=True) == _repeats(1_000_000, is_ours=False) == 2

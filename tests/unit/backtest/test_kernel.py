@@ -74,7 +74,7 @@ def test_kernel_is_refused_when_the_worker_has_another_version(monkeypatch: pyte
 @pytest.mark.parametrize("rows", [0, 10, 9_000, 10_000_000])
 def test_waves_cover_what_is_not_done_once_when_cut(rows: int) -> None:
     done = frozenset({"00", "7f", "80", "ff"})
-    ranges = on_spark._ranges(rows, done)
+    ranges = on_spark._ranges(rows, done)  # a job would have to run on Spark for each
     covered = [prefix for first, last in ranges for prefix in PREFIXES if first <= prefix <= last]
     assert covered == [prefix for prefix in PREFIXES if prefix not in done]
     assert all(last < first for (_, last), (first, _) in pairwise(ranges))

@@ -169,6 +169,7 @@ def test_memory_does_not_grow_when_there_are_more_situations(
     def peak(count: int) -> int:
         tracemalloc.start()
         situations = (texts[number % len(texts)].replace("}", f"}} {' ' * number}", 1) for number in range(count))
+        # The rest of a run takes more memory.
         total = backtest_run._deal(situations, tmp_path / str(count), with_histories=True)
         _, found = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -117,8 +117,9 @@ def test_damaged_line_of_the_process_is_an_error(
     monkeypatch: pytest.MonkeyPatch, changelog: TopicPartition, tmp_path: Path, line: bytes
 ) -> None:
     """The process is alive, and would be waited for."""
+    # The processors of this machine do not matter.
     monkeypatch.setattr(sorter_process, "_spare", threading.BoundedSemaphore(1))
-    sorter_process._spare.acquire()
+    sorter_process._spare.acquire()  # as `start` does
     (tmp_path / "line").write_bytes(line + b"\n")
     script = "import sys, pathlib; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes()); sys.stdout.flush()"
     process = subprocess.Popen(
@@ -127,7 +128,7 @@ def test_damaged_line_of_the_process_is_an_error(
         stdout=subprocess.PIPE,
     )
     damaged = SorterProcess(process)
-    damaged._begin({})
+    damaged._begin({})  # as `start` does
     damaged.begin(ChangelogPart(changelog, 0, 300, str(tmp_path), "1", stamped=True))
     with pytest.raises(StreamsError, match="a line that is not an answer"):
         outcome(damaged)
@@ -137,7 +138,7 @@ def test_damaged_line_of_the_process_is_an_error(
 def test_process_that_gets_a_damaged_line_exits(
     sorter: SorterProcess, changelog: TopicPartition, tmp_path: Path
 ) -> None:
-    pipe = sorter._process.stdin
+    pipe = sorter._process.stdin  # the library writes no damaged lines
     assert pipe is not None
     pipe.write(b"{\n")
     pipe.flush()
@@ -201,6 +202,7 @@ def test_there_is_none_where_the_program_is_no_interpreter(monkeypatch: pytest.M
 
 
 def test_there_are_no_more_than_there_are_processors_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The processors of this machine do not matter.
     monkeypatch.setattr(sorter_process, "_spare", sorter_process.threading.BoundedSemaphore(1))
     settings = {"bootstrap.servers": "127.0.0.1:1", "client.id": "c", "group.id": "g"}
     first = SorterProcess.start(settings)

@@ -125,7 +125,7 @@ def test_leader_publishes_the_same_whatever_the_queue(limits: Limits) -> None:
     members = {"a": member(1, owned="in-0 in-1"), "b": member(2, sums={"0_1": 5}), "c": member(3)}
     background = Background(limits)
     recorder = Recorder(num_standby_replicas=1)
-    recorder.watch._emit = background.emitter.emit
+    recorder.watch._emit = background.emitter.emit  # the recorder keeps its events otherwise
     recorder.drafts = [None]  # nothing is kept for the test here
     for _ in range(3):
         assert recorder.assign(members, COUNT).result == assign(members, COUNT, num_standby_replicas=1).result

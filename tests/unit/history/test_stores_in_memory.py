@@ -160,6 +160,6 @@ def test_store_that_leaves_it_open_is_of_the_kind_that_the_application_has(
 
     task = task_of(counts, tmp_path, config)
     try:
-        assert task._executor.store("counts").persistent is is_persistent
+        assert task._executor.store("counts").persistent is is_persistent  # a history shows rows only
     finally:
         task.close()

@@ -83,7 +83,7 @@ def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     def expanded(*_: object) -> Any:
         raise AssertionError("the answer was expanded")
 
-    monkeypatch.setattr(httpx._decoders.GZipDecoder, "decode", expanded)
+    monkeypatch.setattr(httpx._decoders.GZipDecoder, "decode", expanded)  # the memory that it takes cannot be measured
     yield hostile
     assert hostile.accepted == {"identity"}
     assert hostile.endless.pieces < 200
@@ -118,6 +118,7 @@ def test_instance_that_a_member_of_the_group_has_named_cannot_fill_the_memory(ho
 
     async def ask() -> object:
         router = Router(streams, timeout_s=60, transport=hostile.transport())
+        # This instance has no stores.
         router._try_here = lambda *_: (0, QueryError("not here"))  # type: ignore[method-assign,assignment,return-value]
         try:
             query = Query("counts", QueryableStoreType.KEY_VALUE, "k", {"partition": "0"})
@@ -165,6 +166,7 @@ def test_worker_that_the_status_command_asks_cannot_fill_the_memory(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: Callable[..., httpx.Client] = httpx.Client
+    # In place of a server on the network.
     monkeypatch.setattr(status, "_client", lambda *_: made(base_url="http://evil", transport=hostile.transport()))
     assert status.show_status("http://evil", as_json=True) == 2
     assert "no worker answers" in capsys.readouterr().err

@@ -227,7 +227,7 @@ def test_name_with_addresses_that_do_not_answer_leaves_time_for_the_others(monke
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{number}", 1)) for number in (1, 2, 3)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     client: Any = httpx.Client(trust_env=False, timeout=30)
-    client._transport._pool._network_backend = Inner()
+    client._transport._pool._network_backend = Inner()  # httpx takes no network from its caller
     bound_duration(client, 30)
     with client, pytest.raises(httpx.ConnectError, match="refused"):
         client.get("http://server")

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from streams_py.cli.groups.group_tables import render, to_json
-from streams_py.cli.groups.inspecting import _view
+from streams_py.cli.groups.inspecting import _view  # the command would need a broker
 from streams_py.inspection.ended_processes import EndedProcess, ended_processes
 from streams_py.state.directory.member_record import RECORD_FILE, mark_stopped, read_record
 from tests.support.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics

@@ -12,7 +12,7 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Rule
-from streams_py.cli.groups.explaining_live import _head, reasons_json
+from streams_py.cli.groups.explaining_live import _head, reasons_json  # the command would need a broker
 from streams_py.errors import StreamsError
 from streams_py.inspection.reasons import Lags, Outlook, Reasons, TaskReason, explain_group
 from streams_py.ports import MemberSubscription

@@ -99,7 +99,7 @@ def test_task_that_is_restored_says_how_much_is_left(tmp_path: Path) -> None:
     client.world.write("app-counts-changelog", *[bytes(16)] * 7)
     client.steps.membership.round({task("0_0"): [tp("in-0")]})
     client.steps.loop.iterate()
-    client.steps.updater._request_ends()
+    client.steps.updater._request_ends()  # the first step of a round
     assert left(client) == [7]
     client.steps.turn(4)
     assert left(client) == [0]
@@ -149,7 +149,7 @@ def use_every_operation(client: Client) -> None:
     for scan in (store.all(), store.range(None, None), store.prefix_scan(b"k")):
         assert next(scan)
     other = OfOtherKinds()
-    uses = of_task.stores._measured.uses["counts"]  # type: ignore[attr-defined]
+    uses = of_task.stores._measured.uses["counts"]  # type: ignore[attr-defined]  # custom stores have other methods
     uses.watch(other)
     for use in (other.remove, other.fetch, other.restore):
         use()
@@ -207,7 +207,7 @@ def test_caches_say_how_much_of_what_is_read_they_have_with_debug_only(client: C
     found = metrics(client)
     assert found["hit-ratio-avg"] == pytest.approx(2 / 3)  # the first record of a key was not there
     assert (found["hit-ratio-min"], found["hit-ratio-max"]) == (0, pytest.approx(2 / 3))
-    cache = client.steps.parts.table.running()[0].stores.store("counts")._cache
+    cache = client.steps.parts.table.running()[0].stores.store("counts")._cache  # users cannot empty it
     assert found["cache-size-bytes-total"] == cache.used_bytes > 0
     client.world.clock.advance(1001)
     client.steps.turn()

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from streams_py.serdes import JSON, Serde, json, msgpack
-from streams_py.serdes.json import _Json
+from streams_py.serdes.json import _Json  # the choice of library is not public
 
 
 def encode(serde: Serde[Any], value: Any, *, is_key: bool = False) -> bytes:
@@ -59,7 +59,7 @@ class Other:
 
 @pytest.mark.parametrize("use_orjson", [True, False])
 def test_json_of_a_dataclass_gives_objects_back(use_orjson: bool) -> None:
-    from streams_py.serdes.json import _JsonModel
+    from streams_py.serdes.json import _JsonModel  # the choice of library is not public
 
     serde = _JsonModel(Order, _Json(use_orjson=use_orjson))
     assert encode(serde, Order(1, "x")) == b'{"id":1,"item":"x"}'

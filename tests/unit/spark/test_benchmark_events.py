@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from benchmarks.spark_telemetry import _GROUPS, _history, _merged
+from benchmarks.spark_telemetry import _GROUPS, _history, _merged  # a program has no public names
 from streams_py.events.codec import decode_event
 from streams_py.events.model import Event
 from streams_py.telemetry.fold import GroupFold

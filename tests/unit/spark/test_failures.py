@@ -53,7 +53,7 @@ def test_end_of_the_jvm_is_said_with_its_remedy(
     error: Exception, ending: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["sh", "-c", ending]) as jvm:
-        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))  # in place of a JVM
         with pytest.raises(RuntimeError, match=sentence):
             raise RuntimeError(sentence_of(error))
 
@@ -61,7 +61,7 @@ def test_end_of_the_jvm_is_said_with_its_remedy(
 def test_lost_connection_of_a_jvm_that_lives_is_not_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_ENDING_S", 0.01)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm:
-        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))  # in place of a JVM
         assert sentence_of(Py4JNetworkError("empty answer")) == "Py4JNetworkError: empty answer"
 
 

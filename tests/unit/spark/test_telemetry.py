@@ -22,7 +22,7 @@ def batches(*sizes: list[int | None]) -> Iterator[Any]:
 
 def taken(*sizes: list[int | None]) -> list[int]:
     given = batches(*sizes)
-    return [batch.num_rows for batch in telemetry._first_rows(given)] + [len(list(given))]
+    return [batch.num_rows for batch in telemetry._first_rows(given)] + [len(list(given))]  # Spark calls what uses it
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_steps_count_over_several_searches() -> None:
 
 def test_usual_patterns_are_searched_directly() -> None:
     for pattern in (r"^\d{4}-\d{2}-\d{2}$", r"^[A-Z]{2}\d+$", r"^[\w.+-]+@[\w-]+\.[\w.-]+$", "orders|payments"):
-        assert BoundedPattern(pattern, Steps(1_000_000)).estimate(200) <= bounded_patterns._DIRECT_MAX
+        assert BoundedPattern(pattern, Steps(1_000_000)).estimate(200) <= bounded_patterns._DIRECT_MAX  # the limit
 
 
 def test_searches_that_may_backtrack_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:

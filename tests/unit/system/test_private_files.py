@@ -32,7 +32,7 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> GiveAway:
         if os.geteuid() == 0:
             os.chown(path, STRANGER, -1, follow_symlinks=False)
         else:
-            monkeypatch.setattr(private_files, "_uid", lambda: STRANGER)
+            monkeypatch.setattr(private_files, "_uid", lambda: STRANGER)  # a test cannot become another user
 
     return given
 
@@ -135,10 +135,10 @@ def test_shared_folder_that_a_group_may_write_is_refused_unless_it_has_this_user
 ) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base").chmod(0o775)
-    monkeypatch.setattr(private_files, "_is_private_group", lambda _: False)
+    monkeypatch.setattr(private_files, "_is_private_group", lambda _: False)  # groups of this machine do not matter
     with pytest.raises(UntrustedPathError, match="writable for group"):
         check_shared_folder(str(tmp_path / "base"))
-    monkeypatch.setattr(private_files, "_is_private_group", lambda _: True)
+    monkeypatch.setattr(private_files, "_is_private_group", lambda _: True)  # groups of this machine do not matter
     check_shared_folder(str(tmp_path / "base"))
 
 

@@ -113,9 +113,9 @@ class Files:
 def calls(table: str, *existing: str) -> dict[str, tuple[Any, ...]]:
     folder = TableFolder.__new__(TableFolder)
     folder.files = Files(*existing)
-    folder._table_format = DELTA
+    folder._table_format = DELTA  # a folder finds its format on a file system
     writer = Writer()
-    folder._commit(table, writer, 19_676)
+    folder._commit(table, writer, 19_676)  # one table of a look, without its rows
     return writer.calls
 
 

@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 @pytest.fixture(autouse=True)
 def _limits_of_topics_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mock cluster never answers a request for a topic's configuration: each producer would wait 3 s for it."""
-    monkeypatch.setattr(ConfluentClients, "_batch_bytes_max", lambda self, topic: None)
+    monkeypatch.setattr(ConfluentClients, "_batch_bytes_max", lambda self, topic: None)  # see above
 
 
 @pytest.fixture

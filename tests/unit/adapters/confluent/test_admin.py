@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
-from streams_py.adapters.confluent.admin import _on_deletion
+from streams_py.adapters.confluent.admin import _on_deletion  # the mock cluster gives no such errors
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer

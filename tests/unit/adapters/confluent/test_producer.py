@@ -112,6 +112,7 @@ def test_timestamp_zero_is_written_in_its_place(
     # ConfluentClients has not started this cluster, so it does not know that kafka-python needs a pinned version.
     connection = kafka_python_connection(cluster.bootstrap, "t", SecuritySettings(), embedded=True)
     plain = clients.producer("thread-1")
+    # The mock cluster has no epochs.
     plain._make_epoch_sender = lambda: KafkaPythonEpochSender(connection, timeout_ms=10_000)
     plain.track([topic])
     for timestamp_ms in (7, 0, 8):

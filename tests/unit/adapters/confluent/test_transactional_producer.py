@@ -294,7 +294,7 @@ def test_settings_of_exactly_once() -> None:
 
 def lose_coordinator(producer: Any) -> None:
     line = "[thrd:TxnCoordinator]: TxnCoordinator: b:1: Disconnected: receive 0 after POLLIN (after 99ms in state UP)"
-    producer._broker_log.log(20, "%s [%s] %s", "FAIL", "id#producer-1", line)
+    producer._broker_log.log(20, "%s [%s] %s", "FAIL", "id#producer-1", line)  # librdkafka writes it into this log
 
 
 def commit(producer: Any) -> None:

@@ -33,7 +33,7 @@ def test_request_that_our_own_closing_cuts_off_is_no_news(
     )
     client = coordinator._client  # without a broker that says its version
     monkeypatch.setattr(type(client._manager), "broker_version", (4, 0))  # see above
-    base = _Base(client, Member(), coordinator._settings)
+    base = _Base(client, Member(), coordinator._settings)  # its settings are those of the coordinator
     coordinator._base = base  # as its thread does, once it has the version
     try:
         if closed:

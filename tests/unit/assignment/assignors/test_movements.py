@@ -49,7 +49,7 @@ def test_actives_move_to_who_is_caught_up(
     ]
     lag_table = LagTable(list(table), [HUGE] * len(table), clients=len(names), acceptable=0)
     plan = MovementPlan(cluster, lag_table, max_warmup_replicas=budget)
-    assert plan._move_actives() == moved
+    assert plan._move_actives() == moved  # the first of two steps
     placed = [(cluster.active_lists()[n], cluster.standby_lists()[n]) for n in range(len(names))]
     found = {
         name: ([str(cluster.tasks[t]) for t in own], [str(cluster.tasks[t]) for t in copies])

@@ -96,7 +96,7 @@ def test_file_of_the_application_names_the_group(
         asked.append((bootstrap, application_id, config))
         return check_upgrade(new, new)
 
-    monkeypatch.setattr(upgrades, "_against_cluster", against)
+    monkeypatch.setattr(upgrades, "_against_cluster", against)  # no broker
     file = tmp_path / "app.properties"
     file.write_text("application.id=shop\nbootstrap.servers=broker:9092\n")
     assert run(versions[0], "--config", str(file)) == (0, "SAFE\n")

@@ -68,7 +68,7 @@ def test_cluster_that_an_option_names_besides_is_refused(tmp_path: Path) -> None
 
 
 def test_two_masters_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams_py.cli.spark.telemetry._check_topic", lambda *_: None)
+    monkeypatch.setattr("streams_py.cli.spark.telemetry._check_topic", lambda *_: None)  # no broker
     output = run(tmp_path / "t", "--master", "local[2]", "--conf", "spark.master=spark://other:7077")
     assert "--conf spark.master=spark://other:7077: --master is local[2]; give only one of them" in output
 
@@ -158,7 +158,7 @@ def test_names_in_events_do_not_control_the_terminal(command: str, monkeypatch: 
         ],
         move=[],
     )
-    monkeypatch.setattr(telemetry, "_read", lambda *_: found)
+    monkeypatch.setattr(telemetry, "_read", lambda *_: found)  # no Spark
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, [command, "--tables", "t"])
     assert done.exit_code == 0, done.output
     assert not set("\x1b\x07\u202e") & set(done.output)

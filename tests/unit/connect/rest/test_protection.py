@@ -252,7 +252,7 @@ def test_requests_between_workers_use_tls_their_certificate_and_the_callers_cred
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki, **{"ssl.client.auth": "required"})})
     leader = MemoryHerder(group)
     leading = serve(leader, own)
-    group.leader = leader._url = f"https://localhost:{leading.port}/"
+    group.leader = leader._url = f"https://localhost:{leading.port}/"  # its port is known only now
     path = str(tmp_path / "connect.sock")
     following = serve(MemoryHerder(group, "https://other/"), own, unix=(path, 0o600))
     url = f"https://localhost:{following.port}/connectors/c"
@@ -349,6 +349,7 @@ def test_client_that_reads_slowly_gets_its_answer_although_the_service_stops(pki
             answer = connection.recv(1)
             stopping = threading.Thread(target=server.stop)
             stopping.start()
+            # `stop` returns later.
             until(lambda: server._server is None or not server._server.servers[0].is_serving(), "the service stops")
             while piece := connection.recv(1 << 16):
                 answer += piece

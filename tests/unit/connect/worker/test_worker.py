@@ -32,7 +32,7 @@ def test_worker_whose_herder_has_ended_says_so_and_shows_nothing_old(
         if failure is not None:
             raise failure
 
-    monkeypatch.setattr(worker._herder, "run", run)
+    monkeypatch.setattr(worker._herder, "run", run)  # a worker creates its herder
     client = TestClient(rest_app(worker))
     worker.start()
     stores.configs.put_connector("a", {"name": "a", "connector.class": "tests.support.connect.plugins:CountingSource"})

@@ -130,7 +130,7 @@ def _dict_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _entry_of(process: Any, tasks: Any, deadline: Any) -> KafkaStreamsAssignment:
     entry = KafkaStreamsAssignment(process)
-    entry._tasks, entry._deadline = tasks, deadline
+    entry._tasks, entry._deadline = tasks, deadline  # what its methods would refuse
     return entry
 
 

@@ -142,7 +142,7 @@ class FaultyWorld(World):
 @contextlib.contextmanager
 def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let writes to databases and checkpoint files pass the gate, before and after each write."""
-    gate, opened, attempt = world.gate, TaskDatabase.__init__, TaskDatabase._attempt
+    gate, opened, attempt = world.gate, TaskDatabase.__init__, TaskDatabase._attempt  # every write passes `_attempt`
     is_done_now = BackgroundWork.is_done
 
     def watched(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -166,6 +166,7 @@ def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterato
     with monkeypatch.context() as patch:
         patch.setattr(BackgroundWork, "is_done", is_done)
         patch.setattr(TaskDatabase, "__init__", open_database)
+        # See above.
         patch.setattr(TaskDatabase, "_attempt", lambda self, action: attempt(self, watched("database", action)))
         patch.setattr(checkpoint, "replace_file", watched("write checkpoint", checkpoint.replace_file))
         patch.setattr(os, "fsync", watched("force", os.fsync))

@@ -110,7 +110,6 @@ def test_global_store_is_open_until_the_tasks_that_read_it_have_ended_when_its_t
     until(lambda: streams.state is State.ERROR, "the client to end")
     assert found == ["ONE"]
     assert "cannot stand it" in str(streams.error)
-    until(
-        lambda: not everywhere._thread.is_alive(), "its thread to end"
-    )  # the client does not wait for it after an error
+    thread = everywhere._thread  # the client does not wait for it after an error
+    until(lambda: not thread.is_alive(), "its thread to end")
     assert not everywhere.stores.is_open

@@ -76,7 +76,7 @@ def test_global_stores_are_measured(world: World, tmp_path: Path, kind: str) -> 
         forgotten = streams.store("names").all()
         [(group, found)] = [of for of in streams.metrics().items() if of[0].startswith("stream-state-metrics")]
         scope = "rocksdb" if kind == "rocksdb" else "in-memory"
-        thread = f"{streams._shared.client_id}-GlobalStreamThread"
+        thread = f"{streams._shared.client_id}-GlobalStreamThread"  # it is generated
         assert group == f"stream-state-metrics{{thread-id={thread},task-id=-1_-1,{scope}-state-id=names}}"
         assert found["num-open-iterators"] == 1
         assert 0 < float(found["oldest-iterator-open-since-ms"]) <= time.time() * 1000
@@ -365,7 +365,7 @@ def test_record_counts_as_read_when_its_dead_letter_is_written(
         starting.join(PATIENCE_S)
         world.log.produce("g", b"\xff", b"p", 0, None, 1, None)
     assert asked.wait(PATIENCE_S)
-    stores = streams._global_thread.thread.stores  # type: ignore[union-attr]
+    stores = streams._global_thread.thread.stores  # type: ignore[union-attr]  # views of them refuse writes
     assert stores.restore_position(partition) == (BEGINNING if is_filling else 1)
     unacknowledged.clear()
     until(lambda: stores.restore_position(partition) == 2, "the record to count as read")

@@ -230,7 +230,7 @@ def test_other_stores_have_no_versions(reader: Reader) -> None:
 def test_reader_waits_for_no_lock_that_a_restore_or_a_rebalance_holds(reader: Reader) -> None:
     reader.steps.run(BOTH)
     view, found = reader.view(), []
-    with reader.steps.parts.table._lock, reader.steps.updater._lock:
+    with reader.steps.parts.table._lock, reader.steps.updater._lock:  # held during a rebalance and a restore
         thread = threading.Thread(target=lambda: found.append((view.get("old-0"), reader.view().get("old-1"))))
         thread.start()
         thread.join(PATIENCE_S)

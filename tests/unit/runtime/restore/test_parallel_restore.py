@@ -295,5 +295,5 @@ def test_closing_ends_the_process(log: FakeLog) -> None:
     updater.add(filled(LOG))
     updater.turn(2)
     updater.close(timeout_ms=0)
-    updater._run()
+    updater._run()  # in place of its thread
     assert updater.sorters[0].is_closed

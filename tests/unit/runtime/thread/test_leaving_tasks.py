@@ -32,10 +32,10 @@ class Held:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     made = Held()
-    close = TaskDatabase._close
+    close = TaskDatabase._close  # the step that takes long for a large database
 
     def slow(database: TaskDatabase) -> None:
-        if not database._is_closed:
+        if not database._is_closed:  # the first of several calls
             made.threads.append(threading.current_thread().name)
             made.begun.set()
             assert made.released.wait(PATIENCE_S)
@@ -44,7 +44,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
         if error is not None:
             raise error
 
-    monkeypatch.setattr(TaskDatabase, "_close", slow)
+    monkeypatch.setattr(TaskDatabase, "_close", slow)  # see above
     yield made
     made.released.set()
 

@@ -463,10 +463,11 @@ def test_standby_listener_hears_whether_the_copy_continues_as_the_active_task(
 
     Listener.reasons.clear()
     steps = Steps(world, counting(), tmp_path)
-    steps.updater._listener_calls._standby_listener = Listener()
+    calls = steps.updater._listener_calls  # the updater has no thread here
+    calls._standby_listener = Listener()  # `Steps` passes no listener
     steps.run({A: [tp("in-0")]}, standby={B: [tp("in-1")]})
     steps.turn(2)
     steps.membership.round({A: [tp("in-0")], B: [tp("in-1")]} if here else {A: [tp("in-0")]})
     steps.turn(2)
-    steps.updater._listener_calls.deliver()
+    calls.deliver()
     assert Listener.reasons == [SuspendReason.PROMOTED if here else SuspendReason.MIGRATED]

@@ -119,7 +119,7 @@ def test_offsets_are_asked_again_when_no_answer_comes_at_all(world: World, tmp_p
     steps.membership.answers = False
     steps.membership.round({A: [tp("in-0")]})
     steps.turn(2)
-    steps.membership._unanswered.clear()
+    steps.membership._unanswered.clear()  # the broker has lost the request
     world.clock.advance(16_000)
     steps.turn()
     world.clock.advance(200)
@@ -340,7 +340,7 @@ def test_partition_is_resumed_also_when_a_later_task_turns_out_to_be_corrupted(w
     steps.turn()
     assert tp("in-0") in steps.consumer.paused
     steps.thread.pause(False)
-    steps.loop._batch_size.n = 5
+    steps.loop._batch_size.n = 5  # it depends on measured times
     second = steps.parts.table.running()[1]
     second.process = _corrupted  # type: ignore[method-assign]
     steps.turn()

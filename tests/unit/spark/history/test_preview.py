@@ -102,8 +102,8 @@ class Query:
 
 
 def forget() -> None:
-    while preview._kept:
-        preview._kept.popitem()[1].task.close()
+    while preview._kept:  # workers keep tasks until they end
+        preview._kept.popitem()[1].task.close()  # see above
 
 
 @pytest.fixture(autouse=True)

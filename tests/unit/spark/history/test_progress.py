@@ -67,6 +67,7 @@ def test_what_others_send_does_not_count_nor_what_is_of_an_earlier_stage(monkeyp
         now = heard.listener.begin(1, None)
         assert now is not None
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            # A message of another task.
             for said in (b"", b"x" * 7, b"x" * 1_000, telling._DATAGRAM.pack(b"x" * 16, 1, True, 0, 99)):
                 other.sendto(said, now.address)
         late = RecordCounter(earlier, is_processed=True)

@@ -252,7 +252,7 @@ def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
     replace(BootstrapPlan.load(file), step=Step.WRITTEN, written=dict(found)).save(file)
     reader = SimpleNamespace(format=lambda _: SimpleNamespace(options=lambda **_: SimpleNamespace(load=lambda: None)))
     monkeypatch.setattr(warm_start, "register", lambda _: None)
-    monkeypatch.setattr(warm_start, "_sums_of_all", lambda *_: found)
+    monkeypatch.setattr(warm_start, "_sums_of_all", lambda *_: found)  # no Spark
     spark: Any = SimpleNamespace(read=reader)
     for _ in range(2):
         verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})

@@ -14,7 +14,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.disk import opening
-from streams_py.state.disk.bulk_load import _LOGGED_RECORDS, BulkLoad
+from streams_py.state.disk.bulk_load import _LOGGED_RECORDS, BulkLoad  # one more than this are loaded
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_py.errors import SnapshotError
-from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, _digest
-from streams_py.state.snapshots.snapshots import _check_space
+from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, _digest  # other writers need the digest
+from streams_py.state.snapshots.snapshots import _check_space  # the disk cannot be filled
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
 from tests.support.state.manifest import MANIFEST, OF
 

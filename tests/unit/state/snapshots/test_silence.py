@@ -203,7 +203,7 @@ def test_store_with_any_number_of_slow_snapshots_is_given_up(machine: Callable[.
         def cat_file(self, path: str, *arguments: Any, **options: Any) -> Any:
             return b"{}"
 
-    one.snapshots._storage = (Many(), one.snapshots._storage[1])
+    one.use(Many())
     assert waits(one)
     downloads = thread()
     seconds = 0

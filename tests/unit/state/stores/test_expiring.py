@@ -55,7 +55,7 @@ class Store:
             log=lambda key, value, timestamp_ms, headers=None: self.logged.append((key, value, timestamp_ms)),
         )
         if isinstance(content, MemoryBytes):
-            self.content = self.store.content._content
+            self.content = self.store.content._content  # what is below the time to live
 
     def put(self, key: str, value: int, at: int) -> None:
         self.context.timestamp = at

@@ -138,7 +138,7 @@ elif step == "forget":
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
-MANY = bulk_load._LOGGED_RECORDS + 1
+MANY = bulk_load._LOGGED_RECORDS + 1  # the first count that is loaded past the log
 """More than go through the write-ahead log."""
 COUNTS = {str(number).encode(): b"2" for number in range(100)}
 

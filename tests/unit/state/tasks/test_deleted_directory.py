@@ -61,7 +61,7 @@ def test_commit_into_a_deleted_directory_says_which_one(tmp_path: Path, gone: st
     assert str(caught.value).startswith(f"{folder / gone} was deleted while state stores in it were in use; {SAFE}")
     with pytest.raises(StateError, match=f"closing a store of task 0_1 failed: {folder / gone} was deleted"):
         state.close()
-    state._directory.close()
+    state._directory.close()  # a task does not close the directory of its process
     again = opened(folder)
     assert again.restore_position(CHANGELOG) < 0
     again.close()

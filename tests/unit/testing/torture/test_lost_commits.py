@@ -39,7 +39,7 @@ def commits(group: Group) -> Iterator[LostCommits]:
 def looks(commits: LostCommits, since: int, until: int) -> set[str]:
     said = set()
     for now_s in range(since, until, 2):
-        while commits._asked is not None and not commits._asked.done():
+        while commits._asked is not None and not commits._asked.done():  # the answer comes on another thread
             time.sleep(0.001)
         if (lost := commits.check(now_s)) is not None:
             said.add(lost)

@@ -142,7 +142,7 @@ def test_numbers_of_waiting_records_begin_anew_after_the_largest() -> None:
     logged: list[bytes] = []
     context, codec = RecordContext(), StoreCodec("t", BYTES, BYTES)
     buffer = JoinBuffer("b", MemoryBytes(), codec, context, persistent=False, log=lambda at, *_: logged.append(at))
-    context.timestamp, buffer._number = 5, 2**31 - 2
+    context.timestamp, buffer._number = 5, 2**31 - 2  # two billion records are too many for a test
     for value in (b"1", b"2"):
         buffer.put(b"k", value)
     assert [at[-4:] for at in logged] == [b"\x7f\xff\xff\xff", bytes(4)]

@@ -213,6 +213,7 @@ def test_stores_of_processors_keep_their_stream_time() -> None:
             source.send("k", "v", timestamp_ms=100)
             source.send("k", None, timestamp_ms=130)  # advances stream time and stores nothing
             if restarts:
+                # What a reopened store has read.
                 restart(driver, lambda: [store._expiring.roll_back() for store in driver.stores().values()])
             source.send("k", "late", timestamp_ms=115)
             return driver.output_topic("out", key=STRING, value=STRING).read_values()

@@ -276,7 +276,7 @@ def test_null_key_in_a_grouped_table_is_an_error() -> None:
     builder = StreamsBuilder()
     builder.table("in").group_by(by_value).count(store="c").to_stream().to("out")
     task = FakeTask(builder.build())
-    entry = task._entry[REPARTITION]
+    entry = task._entry[REPARTITION]  # no record of the topic can have such a key
     entry(None, Change(1, None), 0)
     assert [type(failure[1]) for failure in task.failures] == [ProcessingError]
     assert "without a key" in str(task.failures[0][1])

@@ -54,7 +54,7 @@ def test_notebook_shows_the_picture_and_text_the_description() -> None:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream("in").to("out")
     topology = builder.build()
-    assert topology.to_svg() in topology._repr_html_()
+    assert topology.to_svg() in topology._repr_html_()  # what Jupyter calls
     assert repr(topology) == topology.describe()
     assert repr(topology.describe()).startswith("Topologies:\n   Sub-topology: 0"), "line by line, not as a literal"
-    assert Topology()._repr_html_().startswith("<div")
+    assert Topology()._repr_html_().startswith("<div")  # what Jupyter calls

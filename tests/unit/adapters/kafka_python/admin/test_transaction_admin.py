@@ -57,6 +57,6 @@ def test_who_was_overtaken_by_another_member_is_told_that(
     def refuse(*_: Any) -> None:
         raise refusal
 
-    monkeypatch.setattr(overtaken._requests, "ask_coordinator", refuse)
+    monkeypatch.setattr(overtaken._requests, "ask_coordinator", refuse)  # a coordinator that moves
     with pytest.raises(TaskMigratedError, match=r"app-1 cannot be ended.*another client"):
         overtaken.end("app-1", (7, 3), [TopicPartition("out", 0)], group=None, commit=True)

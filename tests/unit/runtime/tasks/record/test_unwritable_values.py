@@ -12,7 +12,7 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import SerializationError
 from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, Origin, OutgoingRecord, Response
 from streams_py.serdes import Serde
-from streams_py.serdes.json import _Json
+from streams_py.serdes.json import _Json  # the choice of library is not public
 from streams_py.testing import TopologyTestDriver
 
 

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
+
+# In a pod, ``leave.group.on.close = auto`` lets members leave. Tests behave the same everywhere, also their processes.
+os.environ.pop("KUBERNETES_SERVICE_HOST", None)
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)

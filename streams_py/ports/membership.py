@@ -76,10 +76,13 @@ class MembershipListener(Protocol):
                 again.
         """
 
-    def on_join_waits(self) -> None:
+    def on_join_waits(self, waited_s: float) -> None:
         """Called while JoinGroup waits for the group: soon after it was sent, and then every few seconds.
 
         May block, but then the callbacks that follow the response wait. Must not raise.
+
+        Args:
+            waited_s: Time since JoinGroup was sent, in seconds.
         """
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:

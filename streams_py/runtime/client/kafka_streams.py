@@ -268,8 +268,9 @@ class KafkaStreams:
         leaving = leaving_at_close(
             self._config.leave_group_on_close, os.environ, socket.gethostname(), is_supervised=self._child is not None
         )
-        does = "leave" if leaving.leaves else "stay in"
-        _log.info("%s: its members %s the group: %s", self._shared.client_id, does, leaving.why)
+        if self._threads.current():
+            does = "leave" if leaving.leaves else "stay in"
+            _log.info("%s: its members %s the group: %s", self._shared.client_id, does, leaving.why)
         return Leave.LEAVE if leaving.leaves else Leave.STAY
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -331,7 +332,8 @@ class KafkaStreams:
         with signals as asked, watched(self, self._child, processes, health, drain, metrics, names) as supervisor:
             if supervisor is not None:
                 self._shared.check_connection()  # else the supervisor would restart rejected processes forever
-                supervisor.run(asked)
+                with self._shared.watching_processes():
+                    supervisor.run(asked)
                 return
             with self:
                 if not wait_or_stop(asked, self._state.wait_for_end, None):

@@ -29,6 +29,8 @@ class DeadMembers:
         connect: Returns a client for requests about groups. It is closed after each removal, because removals are rare.
         group: ``application.id``.
         on_removed: Called with the number of the process (None: unknown) and the removed members. Must not raise.
+        spares_last: Whether members stay while the group has no others. No member could take their tasks over, and
+            their restart would wait for the initial rebalance delay of an empty group.
     """
 
     def __init__(
@@ -36,7 +38,10 @@ class DeadMembers:
         connect: Callable[[], GroupAdmin],
         group: str,
         on_removed: Callable[[int | None, Collection[str]], None] = lambda pid, members: None,
+        *,
+        spares_last: bool = False,
     ) -> None:
+        self._spares_last = spares_last
         self._connect = connect
         self._group = group
         self._on_removed = on_removed
@@ -53,7 +58,7 @@ class DeadMembers:
             pid: The number of their process on its host; None: unknown.
 
         Returns:
-            False if no broker answered, so that another attempt is useful.
+            False if no broker answered, or the members are spared, so that another attempt is useful.
         """
         if not member_ids:
             return True
@@ -61,6 +66,8 @@ class DeadMembers:
             try:
                 admin = self._connect()
                 try:
+                    if self._spares_last and self._are_last(admin, member_ids):
+                        return False
                     removed = admin.remove_dead_members(self._group, member_ids, _REASON)
                 finally:
                     admin.close()
@@ -84,3 +91,9 @@ class DeadMembers:
             members = "1 member" if len(removed) == 1 else f"{len(removed)} members"
             _log.info("%s has ended; removed %s from group %s", whose, members, self._group)
         return True
+
+    def _are_last(self, admin: GroupAdmin, member_ids: Collection[str]) -> bool:
+        """Whether the group has some of these members, and no others."""
+        group = admin.find_group(self._group)
+        members = frozenset() if group is None else frozenset(member.member_id for member in group.members)
+        return bool(members) and members <= frozenset(member_ids)

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from streams_py.config.client_keys import member_instance_id
 from streams_py.errors import BrokerUnavailableError
 from streams_py.runtime.group.dead_members import DeadMembers
-from streams_py.runtime.group.transport import JoinObserver
 from streams_py.state.directory.member_record import (
     LockIdentity,
     MemberRecord,
@@ -38,7 +37,7 @@ from streams_py.system.process_proof import ProcessIdentity
 _log = logging.getLogger(__name__)
 
 
-class OwnMembers(JoinObserver):
+class OwnMembers:
     """Keeps the record of this instance's members. Thread-safe.
 
     Args:
@@ -86,6 +85,11 @@ class OwnMembers(JoinObserver):
     def cluster_id(self) -> str | None:
         """The id of the cluster; None before the first join."""
         return self._cluster_id
+
+    def ids(self) -> frozenset[str]:
+        """Return the ids of the members on record."""
+        with self._lock:
+            return frozenset(member.member_id for member in self._members.values())
 
     def joining(self, thread: int, member_id: str, generation: int) -> None:
         """Put the member of a thread on record.

@@ -6,7 +6,8 @@ process is proven as for a predecessor (:mod:`streams_py.state.directory.member_
 another process has it already, that process removes its predecessor itself.
 
 The instances do not talk about who removes the members. The one with the first directory does it immediately. The
-others follow at intervals, in case it cannot. To remove a member twice does nothing.
+others follow at intervals, in case it cannot. To remove a member twice does nothing. The supervisor of several
+processes watches them in the same way, without a directory. It is the last one to remove members.
 
 A clean stop is not a death: the members of a stopped instance stay, so that its restart moves no tasks.
 """

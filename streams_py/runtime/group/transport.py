@@ -112,8 +112,12 @@ class JoinObserver:
             generation: The last generation of the member, or -1.
         """
 
-    def remove_predecessor(self) -> None:
-        """Called while JoinGroup waits for the group. Must not raise errors of brokers or of the disk."""
+    def waits(self, waited_s: float) -> None:
+        """Called while JoinGroup waits for the group. Must not raise errors of brokers or of the disk.
+
+        Args:
+            waited_s: Time since JoinGroup was sent, in seconds.
+        """
 
 
 class Leave(enum.IntEnum):

@@ -34,6 +34,7 @@ from streams_py.runtime.restore.settings import RestoreSettings
 from streams_py.runtime.tasks.asynchronous.event_loop import EventLoop
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.thread.topic_ids import TopicIds
+from streams_py.runtime.wiring.members import MembersOfClient, chosen_state_dir, watching_processes
 from streams_py.runtime.wiring.missing_topics import create_missing_topics, warn_of_missing_sinks
 from streams_py.runtime.wiring.snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.wiring.state_cleaner import RunningTime, StateCleaner, delete_outdated
@@ -164,7 +165,7 @@ class SharedResources:
             self.admin,
             self.clock,
             self.process_id,
-            GroupObservers(self.events, self.rebalance_listeners, own_members or JoinObserver()),
+            GroupObservers(self.events, self.rebalance_listeners, self._join_observer(own_members)),
         )
         opened.callback(group.close)
         if own_members is not None:
@@ -200,8 +201,7 @@ class SharedResources:
     def _put_members_on_record(self) -> OwnMembers:
         config = self.config
         if not self.directory.is_persistent and self.has_tasks:
-            chosen = config.state_dir if "state_dir" in config.model_fields_set else None
-            self._run_folder = lock_run_directory(chosen, config.application_id)
+            self._run_folder = lock_run_directory(chosen_state_dir(config), config.application_id)
             if self._run_folder is not None:
                 self._opened.callback(unlock_run_directory, self._run_folder)
         return OwnMembers(
@@ -211,6 +211,15 @@ class SharedResources:
             self.dead_members,
             instance_id=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"),
         )
+
+    def watching_processes(self) -> contextlib.AbstractContextManager[None]:
+        """Remove the members of processes that die, inside the context. For a supervisor, which is not open."""
+        return watching_processes(self.config, self.clients, self.directory)
+
+    def _join_observer(self, own_members: OwnMembers | None) -> JoinObserver:
+        if own_members is None:
+            return JoinObserver()
+        return MembersOfClient(self.config, self.clients, own_members, self._locked_folder)
 
     def _watch_siblings(self, own_members: OwnMembers, group: GroupProtocol) -> None:
         folder = self._locked_folder()

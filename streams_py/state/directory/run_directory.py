@@ -36,6 +36,11 @@ def default_run_directory() -> str:
     return os.path.join(tempfile.gettempdir(), f"kafka-streams-run-{os.geteuid()}")
 
 
+def run_directories(state_dir: str | None, application_id: str) -> str:
+    """Return the directory that contains the run directories of an application. See :func:`lock_run_directory`."""
+    return os.path.join(os.path.abspath(state_dir or default_run_directory()), application_id)
+
+
 def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFolder | None:
     """Lock the first directory of the application that no other instance uses. None if that is not possible.
 
@@ -44,8 +49,8 @@ def lock_run_directory(state_dir: str | None, application_id: str) -> LockedFold
             folder. The default of ``state.dir`` is one folder for all users, and its first user would exclude the
             others.
     """
-    base = os.path.abspath(state_dir or default_run_directory())
-    application = os.path.join(base, application_id)
+    application = run_directories(state_dir, application_id)
+    base = os.path.dirname(application)
     try:
         os.makedirs(base, mode=FOLDER_MODE, exist_ok=True)
         check_shared_folder(base)

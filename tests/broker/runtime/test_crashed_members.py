@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +120,80 @@ def test_process_that_dies_for_good_is_replaced_without_waiting_for_its_session(
     else:
         assert counts.keys() == expected.keys()
         assert all(counts[word] >= expected[word] for word in expected)
+
+
+def test_supervisor_removes_the_members_of_its_processes_that_hang_and_are_all_killed(
+    application: Callable[..., Application],
+) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    a = app.start("a")
+    app.await_shared(a)
+    hold, log = app.folder / "hold", app.folder / "supervised.log"
+    config = {**app.config, "state.dir": str(app.folder / "supervised")}
+    order = {"input": app.input, "output": app.output, "config": config, "hold": str(hold)}
+    command = [sys.executable, "-m", "tests.support.broker.supervised", json.dumps(order)]
+    with log.open("w") as file, subprocess.Popen(command, stderr=file) as supervisor:
+        try:
+            app.until(lambda: len(find_pids(log)) == 2, "two processes")
+            pids = find_pids(log)
+            app.until(
+                lambda: all(re.search(rf"(?m)^{pid} .*-> RUNNING", log.read_text()) for pid in pids), "both to work"
+            )
+            hold.touch()
+            for number in (signal.SIGSTOP, signal.SIGKILL):  # frozen, they cannot remove one another
+                for pid in pids:
+                    os.kill(pid, number)
+            app.until(lambda: a.running == app.all_tasks(), "all tasks on the process of another host")
+            for pid in pids:
+                removed = rf"(?m)^{supervisor.pid} process {pid} of this host has ended; removed 1 member"
+                app.until(lambda removed=removed: re.search(removed, log.read_text()), "the supervisor's removal")
+            hold.unlink()
+            app.until(lambda: a.running < app.all_tasks(), "the processes to be back")
+        finally:
+            supervisor.terminate()
+    assert supervisor.returncode == 0, log.read_text()[-4000:]
+
+
+def find_pids(log: Path) -> list[int]:
+    return [int(pid) for pid in re.findall(r"started process \d of 2 \(pid (\d+)\)", log.read_text())]
+
+
+@pytest.mark.parametrize("leave", ["always", "never"])
+def test_setting_decides_whether_the_tasks_of_a_stopped_process_move(
+    application: Callable[..., Application], leave: str
+) -> None:
+    app = application(session_timeout_ms=SESSION_MS, leave_group_on_close=leave)
+    a, b = two_that_work(app)
+    members = members_of(app)
+    assert b.close() == 0
+    if leave == "always":
+        app.until(lambda: a.running == app.all_tasks(), "all tasks on the survivor")
+        assert len(members_of(app)) == 1
+    else:
+        assert members_of(app) == members
+
+
+def test_process_says_that_it_waits_for_one_that_has_stopped(application: Callable[..., Application]) -> None:
+    app = application(session_timeout_ms=SESSION_MS)
+    shared = {"state.dir": str(app.folder / "shared")}
+    a, b = (app.start(name, config=shared) for name in "ab")
+    app.await_shared(a, b)
+    members = members_of(app)
+    assert (a.close(), b.close()) == (0, 0)
+    c = app.start("c", config=shared)  # has the directory of one of the two
+    waits = re.compile(r"waiting for member (\S+) of a former run, up to \d+ s")
+    app.until(lambda: waits.search(c.log_text), "the report")
+    assert set(waits.findall(c.log_text)) < members
+    d = app.start("d", config=shared)
+    app.await_shared(c, d)
+
+
+def members_of(app: Application) -> set[str]:
+    admin = app.clients.group_admin()
+    try:
+        return {member.member_id for member in admin.describe_group(app.id).members}
+    finally:
+        admin.close()
 
 
 def test_frozen_and_stopped_siblings_stay_in_the_group(application: Callable[..., Application]) -> None:

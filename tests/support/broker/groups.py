@@ -69,7 +69,7 @@ class FakeThread:
     def on_doubt(self, in_doubt: bool) -> None:
         self.doubts.append(in_doubt)
 
-    def on_join_waits(self) -> None:
+    def on_join_waits(self, waited_s: float) -> None:
         self.waits += 1
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:

@@ -81,7 +81,7 @@ class RecordingListener:
     def on_doubt(self, in_doubt):
         self.doubts.append(in_doubt)
 
-    def on_join_waits(self):
+    def on_join_waits(self, waited_s):
         self.waits += 1
 
     def on_lost(self, partitions):

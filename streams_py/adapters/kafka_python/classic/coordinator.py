@@ -396,8 +396,8 @@ class StreamsCoordinator(Leaving, ConsumerCoordinator):  # type: ignore[misc]  #
         self._doubt.confirm(sent_at)
         return assignment
 
-    async def _note_wait(self) -> None:
-        await self._inbox.call(self._listener.on_join_waits)
+    async def _note_wait(self, waited_s: float) -> None:
+        await self._inbox.call(self._listener.on_join_waits, waited_s)
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         member_id = self._generation.member_id

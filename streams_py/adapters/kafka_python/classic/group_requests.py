@@ -111,14 +111,15 @@ class GroupRequests:
         return int(max(self._config["request_timeout_ms"], self._config["max_poll_interval_ms"] + 5_000))
 
     async def send_and_stay(
-        self, request: Any, timeout_ms: int | None = None, on_wait: Callable[[], Awaitable[None]] | None = None
+        self, request: Any, timeout_ms: int | None = None, on_wait: Callable[[float], Awaitable[None]] | None = None
     ) -> Any:
         """Send a request that keeps this member in the group until it is answered.
 
         The same request is sent again whenever it is unanswered for 1.5 session timeouts.
 
         Args:
-            on_wait: Called once the request is sent, and then every few seconds until it is answered.
+            on_wait: Called once the request is sent, and then every few seconds until it is answered, with the time
+                since it was sent first, in seconds.
         """
 
         async def send() -> Any:
@@ -127,10 +128,11 @@ class GroupRequests:
         self.stale_members.note(self._coordinator._generation.generation_id)
         self.stale_members.forget_started()
         patience_s = _SESSIONS_MAX * self._config["session_timeout_ms"] / 1000
+        began_s = time.monotonic()
         while True:
             answer = self._manager.call_soon(send)
             if on_wait is not None:
-                self._manager.call_soon(self._note_wait, answer, on_wait)
+                self._manager.call_soon(self._note_wait, answer, began_s, on_wait)
             until_s = time.monotonic() + patience_s
             given_up = False
             while not answer.is_done:
@@ -150,9 +152,9 @@ class GroupRequests:
             if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self._coordinator.is_closing:
                 raise answer.exception
 
-    async def _note_wait(self, answer: Any, on_wait: Callable[[], Awaitable[None]]) -> None:
+    async def _note_wait(self, answer: Any, began_s: float, on_wait: Callable[[float], Awaitable[None]]) -> None:
         while not (answer.is_done or self._coordinator.is_closing):
-            await on_wait()
+            await on_wait(time.monotonic() - began_s)
             await self._manager._net.sleep(_WAIT_INTERVAL_S)
 
     async def check_membership(self, waiting_as: str) -> None:

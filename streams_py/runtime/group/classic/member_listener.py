@@ -126,9 +126,9 @@ class MemberListener:
         """Hold the writes of the record in process while the membership is unconfirmed."""
         self._signals.hold(UNCONFIRMED if in_doubt else None)
 
-    def on_join_waits(self) -> None:
-        """Remove the members of the former run, for which the group waits."""
-        self._recorder.join_waits()
+    def on_join_waits(self, waited_s: float) -> None:
+        """Remove the members of the former run, for which the group waits. Log a long wait."""
+        self._recorder.join_waits(waited_s)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Close all active tasks without committing."""

@@ -28,9 +28,9 @@ class RebalanceRecorder:
         """Put the member on record before its JoinGroup request is sent."""
         self._joins.joining(self._index, member_id, generation)
 
-    def join_waits(self) -> None:
-        """Remove the members of the former run, for which the group waits."""
-        self._joins.remove_predecessor()
+    def join_waits(self, waited_s: float) -> None:
+        """Remove the members of the former run, for which the group waits. Log a long wait."""
+        self._joins.waits(waited_s)
 
     def begins(self) -> None:
         """Note that a subscription is being built."""

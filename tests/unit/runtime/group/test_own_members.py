@@ -15,6 +15,7 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import GroupAdmin
+from streams_py.ports.described_groups import DescribedGroup, DescribedMember
 from streams_py.runtime.group.dead_members import DeadMembers
 from streams_py.runtime.group.own_members import OwnMembers
 from streams_py.state.directory.instances import lock_directory, unlock_directory
@@ -53,6 +54,11 @@ class Group:
         removed = self.members & set(member_ids)
         self.members -= removed
         return frozenset(removed)
+
+    def find_group(self, group: str) -> DescribedGroup | None:
+        assert group == "app"
+        members = tuple(DescribedMember(member, None, "client", "/host", b"", b"") for member in sorted(self.members))
+        return DescribedGroup(group, "Stable", "consumer", "stream", members) if members else None
 
     def close(self) -> None:
         self.open -= 1
@@ -103,6 +109,23 @@ def test_removal_is_reported_with_the_process_and_the_members_that_the_group_had
     assert dead.remove(["m-1", "m-2", "gone"], "process 4711 of this host", pid=4711)
     assert dead.remove(["m-1", "m-2"], "process 4711 of this host", pid=4711)
     assert reported == [(4711, ["m-1", "m-2"])]
+
+
+@pytest.mark.parametrize(
+    ("members", "done", "left"),
+    [
+        (["dead", "other"], True, {"other"}),
+        (["dead"], False, {"dead"}),
+        (["other"], True, {"other"}),
+        ([], True, set()),
+    ],
+)
+def test_last_members_of_a_group_are_spared_until_it_has_others(members: list[str], done: bool, left: set[str]) -> None:
+    group = Group(*members)
+    dead = DeadMembers(group.connect, "app", spares_last=True)
+    assert dead.remove(["dead", "gone"], "process 4711 of this host") is done
+    assert group.members == left
+    assert group.open == 0
 
 
 def join(members: OwnMembers, thread: int = 1, member_id: str = "new-1") -> None:

@@ -221,7 +221,8 @@ def test_listener_learns_that_the_group_waits_for_a_dead_member_as_soon_as_its_j
     member.joins.append((MEMBER_ID_REQUIRED, -1, "c-1"))
     sent = []
 
-    def on_join_waits():
+    def on_join_waits(waited_s):
+        assert waited_s >= 0
         sent.append(ghosts._joining[0].member_id)
         member.coordinator._requests.former_ids.add("a-dead-one", was_member=True)  # so that the join gets its response
 

@@ -110,8 +110,8 @@ class OnRecord(JoinObserver):
     def joining(self, thread: int, member_id: str, generation: int) -> None:
         self._calls.append(("joining", thread, member_id, generation))
 
-    def remove_predecessor(self) -> None:
-        self._calls.append(("remove_predecessor",))
+    def waits(self, waited_s: float) -> None:
+        self._calls.append(("waits", waited_s))
 
 
 class Seam:
@@ -400,6 +400,6 @@ def test_member_is_on_record_before_its_join_is_prepared_and_its_predecessor_goe
     seam.thread.offset_sums = lambda: seam.recorded.append(("offset_sums",)) or report()  # type: ignore[func-returns-value, method-assign]
     seam.listener.subscription_user_data(frozenset(), "", -1)
     seam.listener.subscription_user_data(frozenset(), "me", 3)
-    seam.listener.on_join_waits()
+    seam.listener.on_join_waits(2.5)
     joins = [("joining", 7, "", -1), ("offset_sums",), ("joining", 7, "me", 3), ("offset_sums",)]
-    assert seam.recorded == [*joins, ("remove_predecessor",)]
+    assert seam.recorded == [*joins, ("waits", 2.5)]

@@ -51,7 +51,7 @@ _JAVA: Final = "org.apache.kafka."
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate. ``assignor`` is one of the forms above, or a class, which may be defined outside of modules."""
+    """A candidate. ``assignor`` is one of the forms in the module's docstring, or a class, also one of a notebook."""
 
     name: str
     """Name in the report."""

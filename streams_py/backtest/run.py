@@ -188,7 +188,7 @@ def check_found(summary: Summary, inputs: str) -> None:
 
 
 def read_scores(folder: RunFolder) -> Iterator[Row]:
-    """Yield all rows of a folder of this machine, prefix by prefix."""
+    """Yield all rows of a local folder, prefix by prefix."""
     root = Path(folder.path(SCORES))
     for place in sorted(root.glob("prefix=*")):
         rows: list[Row] = []

@@ -1,6 +1,6 @@
 """The content of assignment event records, version 1. :mod:`streams_py.events.codec` encodes them.
 
-Every event has an :class:`Envelope` (writer, time, sequence number) and a body. There are six kinds of bodies:
+Every event has an :class:`Envelope` (writer, time, sequence number) and a body. There are seven kinds of bodies:
 
 * One assign step of a group leader is *several* records with the same ``rebalance_id``: a :class:`RebalanceHeader`,
   then :class:`TasksPart` records (the tasks to assign), then :class:`ClientPart` records (each client with its previous
@@ -9,6 +9,7 @@ Every event has an :class:`Envelope` (writer, time, sequence number) and a body.
 * :class:`TaskEvent`: a task changed on a member.
 * :class:`Sample`: regular measurements of the tasks of a member.
 * :class:`ClientEvent`: an instance started or stopped.
+* :class:`Eviction`: an instance removed members of an ended process from the group.
 
 Compatibility: an optional field may be added without a new version. A field never changes its meaning or unit, and its
 name is never reused. A reader keeps unknown fields (``Event.extra``). Field names are those in the JSON. Times are in

@@ -95,7 +95,7 @@ class BootstrapPlan:
         settings: see :mod:`streams_py.history.fingerprint`.
         writers: names of output writers that brokers know, see
             :mod:`streams_py.adapters.confluent.bulk.once_writer`.
-        outputs_begun: whether possibly some outputs are written, and not all. *abort* does not change it.
+        outputs_begun: whether some outputs, but not all, may be written. *abort* does not change it.
         written_to: topics that may contain outputs of this plan.
         read: (topic, partition, records) that the run has read of ``ranges`` and ``tables``.
         recounted: the result of *verify*'s second count of these records.

@@ -1,4 +1,4 @@
-"""The internal topics of a warm start: created before the run, filled by it, and compared with what was written.
+"""The internal topics of a warm start: created before the run, filled by it, and compared with the written records.
 
 See :mod:`streams_py.history.bootstrap` for the steps.
 """
@@ -29,6 +29,10 @@ def findings_of_topics(
     *,
     replace: bool,
 ) -> list[Finding]:
+    """Return the internal topics that have another partition count than ``wanted``, and changelogs with records.
+
+    ``replace``: changelogs may have records, because the run deletes them first.
+    """
     found = []
     for topic, count in sorted(wanted.items()):
         if topic in counts and counts[topic] != count:

@@ -16,7 +16,10 @@ import time
 from typing import Any, Final
 
 _PIECE_BYTES: Final = 4096
-"""Size of a write. A slow reader could extend a large one piece by piece."""
+"""Maximum size of one write, in bytes.
+
+httpcore restarts its timeout whenever the peer has accepted a part of a write. So a slow peer could extend a large one.
+"""
 
 
 def bound_duration(client: Any, timeout_s: float) -> None:
@@ -28,7 +31,7 @@ def bound_duration(client: Any, timeout_s: float) -> None:
     """
     deadline = _Deadline()
     for transport in [client._transport, *client._mounts.values()]:
-        pool = getattr(transport, "_pool", None)  # transports of tests have none
+        pool = getattr(transport, "_pool", None)  # a transport of a test has no pool
         if pool is not None:
             core = importlib.import_module(type(pool).__module__.partition(".")[0])
             pool._network_backend = _Backend(pool._network_backend, core, deadline)

@@ -1,8 +1,8 @@
 """Processes of this host that have ended while the group still has their members.
 
 The group waits for such a member until its session timeout, unless an instance of the application removes it. The
-proofs are explained in :mod:`streams_py.state.directory.member_record`. Everything is only read: no lock is taken, and
-no member is removed.
+proofs are explained in :mod:`streams_py.state.directory.member_record`. This module only reads: it takes no lock and
+removes no member.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class EndedProcess:
     """A process that has ended, and its members.
 
     Attributes:
-        pid: Its number on this host; None: unknown.
+        pid: Its process id on this host; None: unknown.
         member_ids: Ids of its members in the group, in order.
-        stopped: Whether it has stopped cleanly. Its members then wait for its restart.
+        stopped: Whether it has stopped cleanly. Its members then stay in the group until its restart.
     """
 
     pid: int | None

@@ -3,7 +3,7 @@
 A request goes through these steps: decode, shutdown check, repartition topics, tasks, version check, changelog topics,
 end offsets and lags, assignor, threads, assignments. When a step needs the outside world, :meth:`GroupLeader.handle`
 returns effects, and the next event continues the step. All steps are one generator, so the code reads in that order.
-Kafka Streams' ``StreamsPartitionAssignor.assign``.
+Source: Kafka Streams' ``StreamsPartitionAssignor.assign``.
 
 How a request ends:
 

@@ -2,8 +2,8 @@
 
 The member writes the subscription, reads the assignment and decides when to request a rebalance. It holds the state
 that a Kafka Streams thread shares with its assignor: the error code, the next scheduled rebalance, the version used and
-the host maps. It does not hold the task objects; it says which tasks the thread must have. Kafka Streams' member half
-of ``StreamsPartitionAssignor``, and ``StreamsRebalanceListener``.
+the host maps. It does not hold the task objects; it says which tasks the thread must have. Source: Kafka Streams'
+member half of ``StreamsPartitionAssignor``, and ``StreamsRebalanceListener``.
 
 Two rules look like mistakes but are intended:
 

@@ -2,7 +2,8 @@
 
 The member writes new user data for every request that it builds, including retries. The *unique field* changes every
 time. If a follower rejoined with unchanged bytes, the broker would only confirm the current generation, and the
-rebalance that the follower wants would not happen. Kafka Streams' ``StreamsPartitionAssignor.subscriptionUserData``.
+rebalance that the follower wants would not happen. Source: Kafka Streams'
+``StreamsPartitionAssignor.subscriptionUserData``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Check a value before it is written, for everything that the Avro encoder would change silently.
 
-The encoder drops members that the schema does not have, writes an int of any size, and converts values of other types
+The encoder drops fields that the schema does not have, writes an int of any size, and converts values of other types
 to booleans. The check is compiled once per schema. Its errors name the field and never show a value.
 """
 
@@ -25,7 +25,7 @@ _EXACT: Final[Mapping[str, tuple[type[Any], ...]]] = {
 
 def fit_of(schema: Any) -> _Fit | None:
     """Return a check for values of a parsed schema. It raises UnfitError for a value that encoding would change."""
-    return _Compiler().of(schema, "the whole")
+    return _Compiler().of(schema, "the value")
 
 
 def top_fields(schema: Any) -> frozenset[str] | None:
@@ -186,7 +186,7 @@ def _encoded_bytes(value: Any, scale: int) -> int:
 def _too_long(where: str, size: int, bytes_max: int) -> str:
     return (
         f"it does not fit the schema: {where} is a decimal of {size:,} bytes, and the deserializer accepts at most "
-        f"{bytes_max}; use a smaller number or, below {DECIMAL_BYTES_MAX} bytes, a higher precision"
+        f"{bytes_max}; use a smaller number, or declare a higher precision (at most {DECIMAL_BYTES_MAX} bytes)"
     )
 
 

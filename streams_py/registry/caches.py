@@ -25,7 +25,7 @@ _NO_ENTRY: Final = (object(), None)
 
 
 class SchemaCache:
-    """A thread-safe mapping whose keys or values are schemas. It replaces a dict of confluent-kafka's.
+    """A thread-safe mapping whose keys or values are schemas. It replaces a dict in confluent-kafka.
 
     Args:
         size_of: Returns the size of an entry, given the key and the value.
@@ -78,7 +78,7 @@ class SchemaCache:
 
     @contextmanager
     def keep(self) -> Iterator[None]:
-        """Remove no entry inside the ``with`` block. Several threads may do this at the same time."""
+        """Keep all entries inside the ``with`` block. Several threads may do this at the same time."""
         with self._lock:
             self._keeping += 1
         try:

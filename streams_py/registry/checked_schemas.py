@@ -28,7 +28,7 @@ A schema referenced twice counts twice, except for Protobuf, where each name is 
 
 
 _TEXT_MAX: Final = 16 << 20
-"""Maximum length of a schema with its references, as of one response."""
+"""Maximum length of a schema with its references, in characters."""
 
 
 class _ReferencesError(ValueError):
@@ -73,8 +73,8 @@ class _CheckedSchemas:
     def _run_action(
         self, context: Any, mode: Any, rule: Any, action: Any, message: Any, error: Any, default: str
     ) -> None:
-        """Run the action of a rule. A rule that this process cannot execute says nothing about the record."""
-        if isinstance(error, StreamsError):  # of the action of an executed rule
+        """Run the action of a rule. If this process cannot execute the rule, the record is not the cause."""
+        if isinstance(error, StreamsError):  # raised by the action of a rule that was executed
             raise error
         name = self._get_rule_action_name(rule, mode, action)
         name = default if name is None else name
@@ -99,7 +99,7 @@ class _ClosedReferences(_CheckedSchemas):
         return parsed, references
 
     def _get_validator(self, schema: Any, parsed: Any, references: Any) -> Any:
-        """Return a validator with a limited number of steps. Values may be of others, even if the schema is our own."""
+        """Return a validator with a limited number of steps. Even with our own schema, others may write the values."""
         from jsonschema.validators import validator_for
 
         from streams_py.registry.json_schema_bounds import BoundedValidator
@@ -145,7 +145,7 @@ def _is_own(serde: Any, schema: Any) -> bool:
     """Whether a schema comes from the program, not from the registry."""
     if schema is None:
         return True
-    if schema.schema_type == _PROTOBUF:  # their own schema is the class of the messages
+    if schema.schema_type == _PROTOBUF:  # a Protobuf serde's own schema is the class of its messages
         return False
     return not hasattr(serde, "_schema") or schema == serde._schema
 

@@ -115,7 +115,7 @@ def _what_avro_misses(value: Any, schema: str) -> str | None:
     try:
         validate(value, parse_schema(json.loads(schema)))
     except ValidationError as error:
-        wrong = [f"{each.field or 'the whole'} is a {type(each.datum).__name__}" for each in error.errors]
+        wrong = [f"{each.field or 'the value'} is a {type(each.datum).__name__}" for each in error.errors]
         return f"it does not fit the schema: {'; '.join(dict.fromkeys(wrong))}"
     except Exception:
         return None

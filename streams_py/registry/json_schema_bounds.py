@@ -1,11 +1,11 @@
 """Checks against a JSON Schema that take a bounded number of steps, whatever the schema and the value.
 
-A record or a schema of others may make a check take longer than a life: by a regular expression with nested
-repetitions, by alternatives that refer to more alternatives, by references that are costly to resolve, or by error
-messages that repeat a large value for each alternative. The validators of ``jsonschema`` have no limit for any of them.
-So the keywords are implemented here, and all of them take steps of one budget per record. A record that exceeds the
-budget is invalid. A schema from the registry has a separate budget when it is first used. Error messages contain no
-part of a value.
+A record or schema from another party can make a check take practically forever. Causes are regular expressions with
+nested repetitions, alternatives that refer to more alternatives, references that are costly to resolve, and error
+messages that repeat a large value for each alternative. The validators of ``jsonschema`` do not limit any of them. So
+this library has its own keywords (:mod:`.json_schema_keywords`), and all of them take steps from one budget per record.
+A record that exceeds the budget is invalid. A schema from the registry has a separate budget when it is first used.
+Error messages contain no part of a value.
 
 This module imports the extra ``registry``.
 """
@@ -36,7 +36,7 @@ _SIMPLE_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
 class InvalidSchemaError(UnfitError):
-    """A schema is not a valid JSON Schema. The message has the position in the schema."""
+    """A schema is not a valid JSON Schema. The message contains the position in the schema."""
 
 
 class BoundedValidator:
@@ -45,7 +45,7 @@ class BoundedValidator:
     Args:
         validator: A validator of ``jsonschema`` for the schema.
         references: Registry of ``referencing`` with the schemas to which the schema refers.
-        is_trusted: Whether the schema comes from the program. If not, it must be cheap enough to be checked itself.
+        is_trusted: Whether the schema comes from the program. If not, checking the schema itself has a budget, too.
 
     Raises:
         InvalidSchemaError: The schema is not a valid JSON Schema.
@@ -76,7 +76,9 @@ class BoundedValidator:
         except StepsExceededError as error:
             raise UnfitError(f"it cannot be checked against the schema: {error}") from None
         except RecursionError:
-            raise UnfitError("it cannot be checked against the schema: one of them is nested too deeply") from None
+            raise UnfitError(
+                "it cannot be checked against the schema: the value or the schema is nested too deeply"
+            ) from None
         if fault is not None:
             raise ValidationError(
                 f"it does not fit the schema: {_described(fault)}",
@@ -103,8 +105,9 @@ def _resolver(schema: Any, references: Any, dialect: Dialect) -> Any:
     resource = dialect.specification.create_resource(schema)
     uri = resource.id() or ""
     registry = SPECIFICATIONS.combine(references).with_resource(uri, resource)
-    # Without this, each resolution of a name would look at all parts again. If a part is not a schema, but is never
-    # used, the schema is usable. Resolving a name raises the error again.
+    # The crawl indexes all parts. Without it, each resolution of a name would search all parts again. An error is
+    # ignored here: a schema with an invalid part is usable if no reference needs that part. Otherwise, resolving the
+    # reference raises the error again.
     with suppress(Exception):
         registry = registry.crawl()
     return registry.resolver(uri)
@@ -125,7 +128,7 @@ def _measure(documents: list[Any], steps: Steps) -> int:
                     characters += len(text)
         elif isinstance(part, list):
             left.extend(part)
-    steps.take(ids * characters // _CHARACTERS_PER_STEP)  # each may be relative to all that surround it
+    steps.take(ids * characters // _CHARACTERS_PER_STEP)  # each id may be relative to the ids of all parts around it
     return characters // _CHARACTERS_PER_STEP
 
 

@@ -1,8 +1,8 @@
 """The keywords of JSON Schema, in all versions that ``jsonschema`` supports.
 
-A keyword is a function that returns the first :class:`Fault` of a value, or None. Each function takes steps for
-everything whose time depends on the schema or the value: for the items of a list, the length of a text, a search, a
-comparison. Checking a part of a schema (:meth:`Check.fault`) also takes steps.
+A keyword is a function that returns the first :class:`Fault` of a value, or None. It takes steps from the budget of the
+check (:class:`.Steps`) for everything whose time depends on the schema or the value: the items of a list, the length of
+a text, a search, a comparison. Checking a part of a schema (:meth:`Check.fault`) also takes steps.
 
 The results are equal to the results of ``jsonschema``, and tests compare them. ``format`` is an annotation, as in the
 serializers of confluent-kafka.
@@ -34,7 +34,7 @@ _CHARACTERS_PER_STEP: Final = 100
 _BITS_PER_STEP: Final = 64
 _ESCAPES_PER_STEP: Final = 4
 _KEYS_MAX: Final = 100_000
-"""Maximum number of values in a schema whose keys are kept."""
+"""Maximum number of cached keys of values in a schema."""
 
 
 class Fault:
@@ -51,7 +51,7 @@ class Fault:
         self.path: list[str | int | None] = []
 
     def at(self, name: str | int | None) -> Fault:
-        """Return this fault as one of the value that contains the part under ``name``."""
+        """Add ``name`` to the path and return this fault. It is then a fault of the containing value."""
         self.path.append(name)
         return self
 
@@ -65,7 +65,7 @@ class Dialect:
     types: Mapping[str, Callable[[Any], bool]]
     id_name: str = "$id"
     is_ref_alone: bool = False
-    """Whether a ``$ref`` makes all other keywords of the same part ignored."""
+    """Whether keywords next to a ``$ref`` are ignored."""
     specification: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +108,14 @@ class Check:
         self._depth = 0
 
     def fault(self, value: Any, schema: Any, scope: Scope, *, is_entered: bool = False) -> Fault | None:
-        """Return what does not fit a part of a schema. ``scope``: of the surrounding part, unless ``is_entered``."""
+        """Return the first fault of a value against a part of a schema; None if it fits.
+
+        Args:
+            value: The value.
+            schema: The part of the schema.
+            scope: Scope of the surrounding part; with ``is_entered``, of the part itself.
+            is_entered: Whether the scope is that of the part.
+        """
         if schema is True:
             self.steps.take()
             return None
@@ -222,7 +229,7 @@ class Check:
             parts.append(repr(value))
 
     def known_key(self, value: Any) -> str:
-        """As :meth:`key`, for a value in the schema."""
+        """Return the key of a value in the schema, from the cache if possible; see :meth:`key`."""
         key: str = self._known(value, self.key)
         return key
 
@@ -592,7 +599,10 @@ def _unevaluated_properties(check: Check, argument: Any, value: Any, schema: Any
 
 
 def _parts_that_fit(check: Check, value: Any, schema: Any, scope: Scope) -> list[tuple[Any, Scope]]:
-    """Return the parts of a schema, for the same value, that decide what is evaluated: references, alternatives."""
+    """Return the parts of a schema that also apply to this value: references, and alternatives that it fits.
+
+    These parts evaluate further properties or items of the value.
+    """
     found = [
         check.resolved(name, schema[name], scope)
         for name in ("$ref", "$dynamicRef", "$recursiveRef")

@@ -141,7 +141,7 @@ class ClassForm(Generic[T]):
 
     def _path(self, location: tuple[int | str, ...]) -> str:
         parts = (str(part) if isinstance(part, int) or part in self._names else "*" for part in location)
-        return ".".join(parts) or "the whole"
+        return ".".join(parts) or "the value"
 
     def check(self, value: Any, read: Callable[[], Any]) -> None:
         """Check that ``read`` returns an equal value. For values that are not certain to survive a round trip.
@@ -290,7 +290,7 @@ def _shown_kind(kind: str) -> str:
 def _wrong_members(error: Exception) -> str:
     """Describe which members pydantic could not write. Its own message would show the values."""
     found = re.findall(r"Expected `([^`]*)`[^\[]*\[(?:field_name='(\w+)')?", str(error))
-    return "; ".join(f"{field or 'the whole'}: expected {kind}" for kind, field in found) or "it cannot be serialized"
+    return "; ".join(f"{field or 'the value'}: expected {kind}" for kind, field in found) or "it cannot be serialized"
 
 
 @overload

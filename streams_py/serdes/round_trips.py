@@ -17,7 +17,7 @@ class UnfitError(ValueError):
     """A value or bytes that a serde refuses. The message does not show them."""
 
 
-def lost(written: object, back: object, where: str = "the whole") -> str | None:
+def lost(written: object, back: object, where: str = "the value") -> str | None:
     """Describe in one phrase how ``back`` differs from ``written``. None if it does not differ.
 
     The ``__eq__`` of classes is not used, because it may ignore members or compare identities.
@@ -108,7 +108,7 @@ def _equal(written: Any, back: Any) -> bool:
 
 
 def _below(where: str, name: str) -> str:
-    return name if where == "the whole" else f"{where}.{name}"
+    return name if where == "the value" else f"{where}.{name}"
 
 
 def _a(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Spark jobs of a command: cancels those of a command that stops early, and silences those that fail.
+"""Spark jobs of a command: cancel them when the command stops early, and silence Spark's logs about failed jobs.
 
 Jobs of a command that stops would otherwise continue, and create files after its clean-up.
 
@@ -36,12 +36,14 @@ _ABOUT_FAILED_JOBS: Final = (
     "org.apache.spark.scheduler.TaskSetManager",
     "org.apache.spark.sql.execution.datasources.FileFormatWriter",
 )
-"""Loggers of Spark that report a task, and the job that fails with it."""
+"""Spark's loggers that report a failed task, and the job that fails with it."""
 
 
 @contextlib.contextmanager
 def quiet_jobs(session: SparkSession) -> Iterator[None]:
-    """Silence these loggers in the driver's JVM inside the block. A logger that the user has configured is left alone.
+    """Silence Spark's loggers about failed jobs inside the block, except loggers that the user has configured.
+
+    Applies to the driver's JVM.
 
     Without the driver's JVM, or with another logging backend than Log4j 2, this does nothing.
     """

@@ -23,11 +23,12 @@ from typing import Any, Final
 _DIRECT_MAX: Final = 1_000_000
 """Estimated steps up to which :mod:`re` searches. It takes about 10 ns for each."""
 _PER_STEP: Final = 100
-"""Steps of :mod:`re` in the time of one step of this module."""
+"""Number of steps of :mod:`re` that take as long as one step of this module."""
 _UNCERTAIN_MAX: Final = 300_000_000
-"""Estimated steps up to which :mod:`re` searches, for all searches of one budget together.
+"""Maximum sum of the estimates of all searches by :mod:`re` that share one budget.
 
-An estimate is often much too high, so a budget is charged less. This limits the time if the estimates are right.
+An estimate is often much too high, so a search takes fewer steps from the budget. If the estimates are right, this
+limit bounds the time.
 """
 _NODES_MAX: Final = 10_000
 """Maximum size of a pattern with its repetitions written out."""
@@ -39,9 +40,9 @@ _ITEM: Final = 20
 _WIDE_ITEM: Final = 200
 _RANGE: Final = 1 / 8
 _RANGE_MAX: Final = 0x10000
-"""Steps to compile an item of a pattern, an item beyond Latin-1, and one character of a range.
+"""Maximum size of a range of characters that :mod:`re` writes out.
 
-:mod:`re` writes sets of characters out, up to this size.
+The three values above are steps to compile an item of a pattern, an item beyond Latin-1, and one character of a range.
 """
 _MANY: Final = 1e30
 _CHARACTERS: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN})
@@ -71,7 +72,7 @@ class Steps:
             raise StepsExceededError("it takes too many steps")
 
     def may_risk(self, estimate: int) -> bool:
-        """Whether a search may take more steps than are taken for it, up to an estimate. Remembers the estimates."""
+        """Return whether a search may need up to ``estimate`` steps although it takes fewer. Adds up the estimates."""
         if estimate > self._uncertain:
             return False
         self._uncertain -= estimate
@@ -226,10 +227,13 @@ def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:
 
 
 class _Program:
-    """The pattern as a graph of states. A state is a number; its entry in ``_steps`` says what leads to the next."""
+    """The pattern as a graph of states. A state is a number.
+
+    Its entry in one of the dicts says what leads to the next state: a character, a place or a lookaround.
+    """
 
     def __init__(self, tree: Any, flags: int, steps: Steps) -> None:
-        self._steps = steps  # of the search that needs the graph first
+        self._steps = steps  # the budget of the search that needs the graph first
         self._characters: dict[int, tuple[re.Pattern[str], dict[str, bool], int]] = {}
         self._splits: dict[int, tuple[int, ...]] = {}
         self._places: dict[int, tuple[re.Pattern[str], int]] = {}
@@ -296,7 +300,7 @@ class _Program:
     def run(
         self, text: str, steps: Steps, *, start: int = 0, end: int | None = None, is_search: bool, is_full: bool
     ) -> bool:
-        """Return whether the pattern matches from ``start``, or from any later place if ``is_search``.
+        """Return whether the pattern matches from ``start``, or from any later position if ``is_search``.
 
         ``is_full``: the match must end at ``end`` (None: at the end of the text).
         """

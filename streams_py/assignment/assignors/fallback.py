@@ -2,7 +2,7 @@
 
 The leader uses it when the end offsets of the changelogs could not be fetched. Then it is unknown which clients are
 caught up, so no running task moves. Tasks without an owner and standbys are placed by the rules of the sticky assignor.
-A probing rebalance follows. Kafka Streams' ``FallbackPriorTaskAssignor``.
+A probing rebalance follows. Source: Kafka Streams' ``FallbackPriorTaskAssignor``.
 """
 
 from __future__ import annotations

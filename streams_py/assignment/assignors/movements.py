@@ -6,8 +6,8 @@ client with a smaller lag keeps a standby in the meantime. ``max.warmup.replicas
 rebalance. When this budget is used up, the desired client gets no copy and has to wait for a later rebalance. Each
 movement means that the placement is not final, so a probing rebalance follows.
 
-Kafka Streams' ``TaskMovement``. Lags: -2 means "running here", -3 means "unknown". An unknown lag is never caught up.
-But as the smallest number it comes first among the clients that are not caught up.
+Source: Kafka Streams' ``TaskMovement``. Lags: -2 means "running here", -3 means "unknown". An unknown lag is never
+caught up. But as the smallest number it comes first among the clients that are not caught up.
 """
 
 from __future__ import annotations

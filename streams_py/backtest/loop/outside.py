@@ -42,7 +42,7 @@ from streams_py.system.foreign_json import loads as loads_foreign
 
 
 LOST: Final = -1
-"""In place of the number of records by which a copy fell behind: the copy is lost."""
+"""Marks a lost copy, in place of the number of records by which a copy fell behind."""
 
 _ACCEPTABLE: Final = "acceptable.recovery.lag"
 _ACCEPTABLE_DEFAULT: Final = 10_000

@@ -41,8 +41,8 @@ _EVICTIONS = Annotated[
     bool,
     typer.Option(
         "--evictions",
-        help="Let clients also remove members of other processes: dead ones in time, late and several times, living "
-        "ones by mistake, and any by a liar.",
+        help="Let clients also remove members of other processes: dead members (soon, late, or several times), living "
+        "members by mistake, and any members in hostile requests.",
     ),
 ]
 _KEEP = Annotated[

@@ -6,7 +6,7 @@ task, gives it up and rejoins. The member that shall receive it must rejoin imme
 hands the task over. If the receiving client had the task as a standby, it keeps the standby until then, so that its
 state stays open.
 
-Kafka Streams' ``StreamsPartitionAssignor.computeNewAssignment`` and ``addClientAssignments``.
+Source: Kafka Streams' ``StreamsPartitionAssignor.computeNewAssignment`` and ``addClientAssignments``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Without end offsets the high-availability assignor would see every client as equally far behind, and might move all
 tasks. The fallback assignor returns each task to its previous owner and requests another rebalance. Only the sticky
-assignor is used even without end offsets. Kafka Streams' ``StreamsPartitionAssignor.assignTasksToClients``.
+assignor is used even without end offsets. Source: Kafka Streams' ``StreamsPartitionAssignor.assignTasksToClients``.
 """
 
 from __future__ import annotations

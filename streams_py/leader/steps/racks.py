@@ -2,7 +2,7 @@
 
 This requires a rack strategy, one rack per client, and a known rack for every partition that counts: inputs for active
 tasks, changelogs for standbys. The leader's metadata has no replicas of internal topics, so these are described first.
-If any of this is missing, racks are not used. Kafka Streams' ``RackAwareTaskAssignor``.
+If any of this is missing, racks are not used. Source: Kafka Streams' ``RackAwareTaskAssignor``.
 
 Kafka does not use racks as soon as one replica has no rack. Here such a replica is ignored if another replica of the
 partition has a known rack.

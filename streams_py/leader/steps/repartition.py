@@ -3,7 +3,7 @@
 Without a count from the user, a repartition topic gets the largest count among the source topics of the sub-topologies
 that write to it. These may be repartition topics themselves, so counts are propagated through the graph until all are
 known. Then the topics of each co-partition group (topics whose partitions are processed by the same task) must have
-equal counts. Kafka Streams' ``RepartitionTopics`` and ``CopartitionedTopicsEnforcer``.
+equal counts. Source: Kafka Streams' ``RepartitionTopics`` and ``CopartitionedTopicsEnforcer``.
 
 Kafka visits sub-topologies in hash order and derives a count from the counts known at that moment. So a topic with one
 known and one unknown upstream topic can get different counts in different JVMs. Here sub-topologies and topics are

@@ -2,7 +2,8 @@
 
 A task was active on a client if a member of the client claims one of its partitions or reports it as running. Every
 other task that the client reports was a standby there, or its state is still on the client's disk. Lags follow from the
-end offsets of the tasks' changelogs. Kafka Streams' ``ClientState.initializePrevTasks`` and ``computeTaskLags``.
+end offsets of the tasks' changelogs. Source: Kafka Streams' ``ClientState.initializePrevTasks`` and
+``computeTaskLags``.
 """
 
 from __future__ import annotations

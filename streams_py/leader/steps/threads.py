@@ -1,7 +1,7 @@
 """Distribution of a client's tasks over its threads: balanced and sticky.
 
-Kafka Streams' ``StreamsPartitionAssignor.assignTasksToThreads``. The same procedure runs three times per client (for
-stateful actives, standbys and stateless actives) and adds up one load per consumer. Each run has three steps:
+Source: Kafka Streams' ``StreamsPartitionAssignor.assignTasksToThreads``. The same procedure runs three times per client
+(for stateful actives, standbys and stateless actives) and adds up one load per consumer. Each run has three steps:
 
 * A. A stateful task returns to the thread that reported it, up to the share of each thread.
 * B. Threads below their share take the remaining tasks in turn.

@@ -1,4 +1,4 @@
-"""What becomes of the group members when an instance closes: ``leave.group.on.close`` and its documented signs.
+"""What becomes of the group members when an instance closes: ``leave.group.on.close``, and how ``auto`` decides.
 
 An orchestrator does not tell a process why it gets SIGTERM. So ``auto`` decides by what replaces the process:
 

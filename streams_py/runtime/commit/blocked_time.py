@@ -1,4 +1,4 @@
-"""Time that a stream thread has waited for Kafka: Kafka Streams' ``StreamThreadTotalBlockedTime``.
+"""Time that a stream thread has waited for Kafka. Source: Kafka Streams' ``StreamThreadTotalBlockedTime``.
 
 Java adds up the times that its clients measure. Here the thread measures the calls that wait: polls, flushes and
 commits, and in the producer a full queue, topic metadata and transactions. Requests for committed offsets don't block

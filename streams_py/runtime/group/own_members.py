@@ -185,7 +185,7 @@ class OwnMembers:
     # -- the record ----------------------------------------------------------------------------------------------------
 
     def _is_moved(self) -> bool:
-        """Whether the record is not in the directory of this instance, because that was deleted, or writing failed."""
+        """Whether the directory lacks the record, because it was deleted and created again, or writing failed."""
         folder = self._folder()
         if self._written is None or folder is None:
             return True

@@ -6,7 +6,7 @@ process is proven as for a predecessor (:mod:`streams_py.state.directory.member_
 another process has it already, that process removes its predecessor itself.
 
 The instances do not talk about who removes the members. The one with the first directory does it immediately. The
-others follow at intervals, in case it cannot. To remove a member twice does nothing. The supervisor of several
+others follow at intervals, in case it cannot. Removing a member twice does nothing. The supervisor of several
 processes watches them in the same way, without a directory. It is the last one to remove members.
 
 A clean stop is not a death: the members of a stopped instance stay, so that its restart moves no tasks.
@@ -157,13 +157,13 @@ class SiblingWatch:
         for process in self._pidfds.keys() - living:
             os.close(self._pidfds.pop(process))
         for process in living - self._pidfds.keys():
-            with contextlib.suppress(OSError):  # without a pidfd, the end is noticed by the next look
+            with contextlib.suppress(OSError):  # without a pidfd, the next check notices the end
                 self._pidfds[process] = os.pidfd_open(process.pid)
 
     def _remove(self, directory: str, record: MemberRecord) -> None:
         if self._wait(self._rank * _TURN_S, for_ends=False):
             return
-        # In this order: an instance that stops cleanly notes that before it releases the lock.
+        # First the lock, then the record: an instance that stops cleanly marks its record before it releases the lock.
         if not ask_if_unlocked(directory, record.has_ended) or self._record(directory) != record:
             return  # a new process has the directory, and removes its predecessor itself
         pid = None if record.process is None else record.process.pid

@@ -121,7 +121,7 @@ class JoinObserver:
 
 
 class Leave(enum.IntEnum):
-    """What becomes of a membership when its thread stops, in the order of finality."""
+    """What becomes of a membership when its thread stops. A later value is more final."""
 
     STAY = enum.auto()
     """The coordinator keeps the member until its session timeout, so that a restart soon moves no tasks."""
@@ -132,7 +132,7 @@ class Leave(enum.IntEnum):
 
 
 class GroupTransport(Protocol):
-    """The membership of one stream thread. For that thread, except where "thread-safe" is said.
+    """The membership of one stream thread. Only for that thread, except for methods marked as thread-safe.
 
     No call waits for a rebalance.
     """

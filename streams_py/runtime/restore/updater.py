@@ -8,9 +8,9 @@ dropped.
 
 Rules:
 
-* an active is restored when the position has passed the end offset read at its start; the *position* counts, since
+* an active task is restored when the position has passed the end offset read at its start; the *position* counts, since
   compaction and transaction markers leave gaps;
-* while any active restores, standbys wait;
+* while any active task restores, standby tasks wait;
 * a changelog that is the source topic of a table is never read past the group's committed offset;
 * a position in a deleted topic of the same name, or below the log start, makes the task corrupted: its store is emptied
   and restored from the beginning. A replay that retention overtakes continues at the new log start;

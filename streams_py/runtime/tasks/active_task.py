@@ -1,9 +1,10 @@
 """An active task: receives records, processes them with its nodes, and reports the offsets to commit.
 
-Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path), :class:`NodeServices` (what
-nodes may use), :class:`Punctuators`, :class:`TaskCalls` (asynchronous calls), :class:`Failures` (handlers),
-:class:`RecordCollector` (sends), :class:`CommitPositions` (offsets to commit) and :class:`TaskStores` (state). This
-class connects them, retries when a service is unavailable, and tracks whether a commit is needed.
+Source: Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path),
+:class:`NodeServices` (what nodes may use), :class:`Punctuators`, :class:`TaskCalls` (asynchronous calls),
+:class:`Failures` (handlers), :class:`RecordCollector` (sends), :class:`CommitPositions` (offsets to commit) and
+:class:`TaskStores` (state). This class connects them, retries when a service is unavailable, and tracks whether a
+commit is needed.
 
 A commit has three steps, because one flush of the producer and one request serve all tasks of a thread:
 :meth:`ActiveTask.flush_caches`, then the thread flushes the producer and commits

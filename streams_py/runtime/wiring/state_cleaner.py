@@ -1,7 +1,7 @@
 """Deletes local state that no task has used for ``state.cleanup.delay.ms`` (Kafka Streams' cleaner thread), and at
 start state that is too old to be used.
 
-The cleaner works only while the client is RUNNING and has been for that long. During a rebalance, and after an outage
+The cleaner works only if the client has been RUNNING for at least that long. During a rebalance, and after an outage
 that cost the instance its tasks, directories have no owner although their tasks will return. Restoring those tasks
 would cost far more than the disk space.
 """

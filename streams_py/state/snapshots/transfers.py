@@ -84,7 +84,10 @@ class Download(Transfer):
         self.begin(what)
 
     def _has_moved(self) -> bool:
-        """Whether enough bytes of files have arrived. The steps are not progress: the object store decides how many."""
+        """Whether enough bytes of files have arrived.
+
+        A new step alone is not progress, because the object store decides how many steps there are.
+        """
         size = self._size()
         if self.waits_for_cluster or size >= self._counted + PROGRESS_BYTES:
             self._counted = size

@@ -54,7 +54,7 @@ def balance(tables: Tables) -> list[tuple[datetime, Row]]:
 
 
 def pauses_ms(tables: Tables, *, moved: bool = True) -> list[int]:
-    """Return how long tasks that moved, or tasks that stayed, did not process records that were there."""
+    """Return for how long tasks did not process available records: tasks that moved, or tasks that stayed."""
     return [row["paused_ms"] for row in tables["gap"] if (row["kind"] == "moved") is moved and row["paused_ms"]]
 
 

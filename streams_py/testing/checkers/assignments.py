@@ -84,7 +84,7 @@ class OneActive(Checker):
 
 
 def _info_with_hosts(seen: Published) -> AssignmentInfo | None:
-    """Return an assignment whose host maps cover every client that can have tasks; None if that does not exist."""
+    """Return an assignment whose host maps cover every client that can have tasks; None if no assignment does."""
     normal = {member: info for member, info in seen.infos.items() if info is not None and not info.error_code}
     if any(seen.subscriptions[member] is None for member in normal):
         return None  # a client of a future version: its end point is unknown here
@@ -99,7 +99,7 @@ _VERSION_STANDBY_HOSTS = 6
 
 
 class Standbys(Checker):
-    """A2: standbys: only of stateful tasks, never with the active task, as many as configured or possible.
+    """A2: only stateful tasks have standbys, never with the active task, and as many as configured or possible.
 
     Warm-up tasks are standbys beyond that number. Only the high-availability assignor creates them, and over all tasks
     at most `max.warmup.replicas`. With the static assignor a client takes only the tasks that it requested, so there

@@ -1,8 +1,8 @@
-"""Removal of members by other clients: of dead processes, by mistake of living ones, and by a liar.
+"""Removal of members by other clients: dead members, living members by mistake, or any member by a hostile client.
 
 Each process has its members on record, with the rules of :mod:`streams_py.state.directory.member_record`. While
 ``Fault.EVICTIONS`` is active, a process that starts removes the members of its former run. If a process is killed,
-another process removes its members. Requests of a liar name any members, static ones included.
+another process removes its members. A hostile client ("liar") names any members in its requests, including static ones.
 
 A separate generator draws the random numbers, so schedules without these faults run as before.
 """

@@ -110,7 +110,7 @@ class NameIndex:
 def check_name(name: str) -> str:
     """Return the name. Raises TopologyError unless it can be part of a topic name.
 
-    Kafka Streams' ``Named.validate``.
+    Source: Kafka Streams' ``Named.validate``.
     """
     if not name:
         raise TopologyError("a name must not be empty; omit it to get a generated name")

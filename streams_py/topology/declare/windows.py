@@ -1,7 +1,7 @@
 """Kinds of windows for ``windowed_by``. All times are in ms; sizes are ms or a ``timedelta``.
 
 A window is *closed*, and accepts no more records, when the stream time of its operator exceeds its end by the grace
-period. Kafka Streams' ``TimeWindows``, ``SlidingWindows`` and ``SessionWindows``.
+period. Source: Kafka Streams' ``TimeWindows``, ``SlidingWindows`` and ``SessionWindows``.
 """
 
 from __future__ import annotations

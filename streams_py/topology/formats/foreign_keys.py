@@ -2,8 +2,8 @@
 
 The left table *subscribes* to a key of the right table. The right table stores the subscriptions and *responds* with
 the row of that key whenever the row or the subscription changes. A response has the hash of the left value of its
-subscription. If the left value has changed since then, the response is outdated and dropped. Kafka Streams' package
-``foreignkeyjoin``.
+subscription. If the left value has changed since then, the response is outdated and dropped. Source: Kafka Streams'
+package ``foreignkeyjoin``.
 
 ============  =============================================================================================
 subscription  version (``80`` is added without a hash), instruction, 16 bytes of hash, primary key,

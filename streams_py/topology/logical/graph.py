@@ -2,9 +2,9 @@
 
 Calls attach logical nodes. When the topology is built, the graph is optimised (:mod:`.optimise`) and then written, node
 by node, into an assembly. The order of writing determines sub-topology numbers, so it is defined exactly. Each node
-gets a rising priority when it is attached. A node that is attached again, or below two parents, keeps the last one. The
-next node to write is always the one with the smallest priority whose parents are all written. Kafka Streams'
-``InternalStreamsBuilder`` and its package ``graph``.
+gets a rising priority when it is attached. A node that is attached again, or below two parents, keeps its last
+priority. The next node to write is always the one with the smallest priority whose parents are all written. Source:
+Kafka Streams' ``InternalStreamsBuilder`` and its package ``graph``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streams_py.topology.physical.assembly import TopologyAssembly
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What the optimisation needs to know of an operation.
+    """What the optimisation needs to know about an operation.
 
     Attributes:
         changes_key: The operation changes keys.
@@ -95,7 +95,7 @@ class SourceStep(GraphNode):
 
 
 class TableSourceStep(GraphNode):
-    """Reads a table: a source and the processor that makes a table, stored only if needed."""
+    """Reads a table: a source, and the processor that creates the table. The table has a store only if needed."""
 
     def __init__(self, name: str, source: SourceNode, operator: TableSource, store: StoreBuilder) -> None:
         super().__init__(name)
@@ -141,7 +141,7 @@ class ProcessorStep(GraphNode):
 
 
 class TableStep(ProcessorStep):
-    """Makes a table of a stream (``to_table``), stored only if it has a name or a later use."""
+    """Creates a table from a stream (``to_table``). It has a store only if it has a name or a later use."""
 
     def __init__(self, name: str, operator: TableSource, store: StoreBuilder) -> None:
         super().__init__(name, operator)

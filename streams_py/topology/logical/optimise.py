@@ -12,8 +12,8 @@ same setting:
   key-changed streams, they move up to the merge.
 * ``single.store.self.join``: a stream that is joined with itself is stored only once, if the results are the same.
 
-Kafka Streams' ``InternalStreamsBuilder.buildAndOptimizeTopology``. The search order is the same, because it determines
-which topics exist.
+Source: Kafka Streams' ``InternalStreamsBuilder.buildAndOptimizeTopology``. The search order is the same, because it
+determines which topics exist.
 
 With ``__reference.behaviour__`` the topology has the topics of Kafka Streams even if its optimisation changes results.
 Kafka Streams moves a repartition above a processor or a join with a global table, and out of one branch of a merge. It
@@ -213,7 +213,8 @@ def _is_below(node: GraphNode, above: GraphNode) -> bool:
 def _ancestor(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
     """Return the node itself or an ancestor that matches, or None.
 
-    Parents are searched in order, and the first match ends the search: Kafka Streams' ``findParentNodeMatching``.
+    Parents are searched in order, and the first match ends the search. Source: Kafka Streams'
+    ``findParentNodeMatching``.
     """
     if matches(node):
         return node

@@ -1,6 +1,6 @@
 """Sensors for the processors' own metrics, which are exported with the library's.
 
-Kafka Streams' ``StreamsMetrics``: names, groups and tags are the same. There is one additional tag, the task, so that
+Names, groups and tags are those of Kafka Streams' ``StreamsMetrics``. There is one additional tag, the task, so that
 metrics of two tasks of a thread stay separate. The task's thread writes a sensor, other threads read it.
 """
 

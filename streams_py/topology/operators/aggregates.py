@@ -2,8 +2,8 @@
 
 The timestamp of a result is the larger one of the record's and the stored timestamp. But the changelog record of a
 deletion has the record's timestamp. With a record cache the operator only stores results, and the cache forwards them
-when it is flushed. Kafka Streams' ``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``,
-and ``KTablePassThrough`` for the common table of a cogroup.
+when it is flushed. Source: Kafka Streams' ``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and
+``KTableReduce``, and ``KTablePassThrough`` for the common table of a cogroup.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Changes of the table do not trigger results. For a table in a versioned store th
 With a grace period a record waits in a buffer until stream time exceeds its timestamp by this period. A record that is
 already older is joined immediately.
 
-Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
+Source: Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
 """
 
 from __future__ import annotations

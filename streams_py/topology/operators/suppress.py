@@ -1,9 +1,9 @@
 """Suppression: changes of a table wait for a time limit or the end of their window (KIP-328).
 
-Kafka Streams' ``KTableSuppressProcessor``. Changes wait by stream time: a change is sent when the largest timestamp
-that this operator has seen exceeds the buffer time of the change by the wait. For windows, the buffer time is the end
-of the window, and the wait is the grace period. Otherwise the buffer time is the timestamp of the record, and the wait
-is the time limit.
+Source: Kafka Streams' ``KTableSuppressProcessor``. Changes wait by stream time: a change is sent when the largest
+timestamp that this operator has seen exceeds the buffer time of the change by the wait. For windows, the buffer time is
+the end of the window, and the wait is the grace period. Otherwise the buffer time is the timestamp of the record, and
+the wait is the time limit.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two operators process the changes of one side each. A third one, the merge, stores their results if the table is stored.
 The kind of join depends on which sides are *kept* (have a result even without the other side): none (inner), the left
-one (left), both (outer). Kafka Streams' ``KTableKTableInnerJoin`` and related classes.
+one (left), both (outer). Source: Kafka Streams' ``KTableKTableInnerJoin`` and related classes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``transform_values`` of a table: new values from an object with its own state.
 
-Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, and with None for a
-deletion. It is also called for the old value if a later operation needs old values and the result is not stored.
+Source: Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, and with None
+for a deletion. It is also called for the old value if a later operation needs old values and the result is not stored.
 
 A row that is read without a store is transformed again, while another record is current: the record that the row came
 from is no longer known. So the transformer gets the row's timestamp, but no topic, partition, offset and headers.

@@ -1,7 +1,7 @@
 """A table in a versioned store (KIP-889, KIP-914), for the operator that writes it.
 
 An update that is older than the row is also a version of the row, and is forwarded as a :class:`LateChange`. An update
-that is older than the history is neither stored nor forwarded. Kafka Streams' ``KeyValueStoreWrapper``.
+that is older than the history is neither stored nor forwarded. Source: Kafka Streams' ``KeyValueStoreWrapper``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each side has two operators. One forwards its records and then stores them in a window store. The other joins them with
 the stored records of the other side. In left and outer joins a record without a partner waits in a separate store until
-its window is closed, and is then sent alone. Both sides of a task share one stream time. Kafka Streams'
+its window is closed, and is then sent alone. Both sides of a task share one stream time. Source: Kafka Streams'
 ``KStreamJoinWindow``, ``KStreamKStreamJoin`` and ``KStreamKStreamSelfJoin``.
 
 **Windows.** The window of a record ends at the last timestamp that a partner may have, but not before the record

@@ -1,8 +1,8 @@
 """The physical topology during assembly: nodes, stores, internal topics, and all their rules.
 
 Both ways of describing a topology use it: the Processor API calls it directly, the DSL writes its optimised graph into
-it. Insertion order is always kept, because sub-topology numbers follow it. Kafka Streams' ``InternalTopologyBuilder``.
-Every broken rule is a :class:`TopologyError`, raised by the call that breaks it.
+it. Insertion order is always kept, because sub-topology numbers follow it. Source: Kafka Streams'
+``InternalTopologyBuilder``. Every broken rule is a :class:`TopologyError`, raised by the call that breaks it.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def test_avro_finds_the_type_of_a_union(value: Any, registry: SchemaRegistry) ->
 @pytest.mark.parametrize(
     ("schema", "fits", "wrong", "where"),
     [
-        ('"int"', -(2**31), 2**31, "the whole"),
+        ('"int"', -(2**31), 2**31, "the value"),
         (fields({"name": "at", "type": "int"}), {"at": 1}, {"at": 1_700_000_000_000}, "E.at"),
         (fields({"name": "l", "type": {"type": "array", "items": "int"}}), {"l": [1]}, {"l": [1, 2**40]}, "E.l"),
         (fields({"name": "m", "type": {"type": "map", "values": "int"}}), {"m": {"k": 1}}, {"m": {"k": 2**31}}, "E.m"),

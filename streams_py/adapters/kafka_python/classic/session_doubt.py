@@ -7,7 +7,7 @@ from streams_py.ports import MembershipListener
 
 
 class SessionDoubt:
-    """The session of a member, and whether the listener was told that it may have expired. On the network thread."""
+    """The session of a member, and whether the listener knows that it may have expired. For the network thread."""
 
     def __init__(self, session: Session, listener: MembershipListener) -> None:
         self.session = session
@@ -22,7 +22,7 @@ class SessionDoubt:
             self._listener.on_doubt(True)
 
     def confirm(self, sent_at: float) -> None:
-        """Note that the broker has answered, as to a member, a request that was sent at ``sent_at``."""
+        """Note that a request sent at ``sent_at`` got a response that the broker sends only to members."""
         self.session.confirm(sent_at)
         if self._is_reported and not self.session.has_expired():
             self._is_reported = False

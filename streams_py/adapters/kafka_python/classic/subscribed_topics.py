@@ -46,7 +46,7 @@ class SubscribedTopics:
                 return False
             self._subscription.unsubscribe()
         self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
-        self._subscription.reset_group_subscription()  # from now on, only these are requested
+        self._subscription.reset_group_subscription()  # from now on, only these topics are requested
         self._cluster.need_all_topic_metadata = whole is not None
         self._cluster.set_topics([] if whole else sorted(topics))
         self._cluster.request_update()

@@ -137,7 +137,7 @@ class ClassicProtocol:
         return member_instance_id(self._config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id"), index)
 
     def _explain(self, error: StreamsError) -> StreamsError:
-        """Return the reason of a failed assignment if this client has the leader: the protocol has only codes."""
+        """Return the reason for a failed assignment if this client has the leader. The protocol carries only codes."""
         if isinstance(error, TaskAssignmentError):
             with self._lock:
                 failures = [outcome.failure for outcome in self._outcomes.values()]

@@ -1,4 +1,4 @@
-"""Records the rebalances of one stream thread: in the log, in timelines, and its member for after a crash."""
+"""Records the rebalances of one stream thread in the log and in timelines, and keeps its member on record."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ class BoundTopology:
 
 
 def bind_nodes(nodes: Sequence[Node], services: NodeServices) -> BoundTopology:
-    """Bind all nodes of a services. ``nodes`` is in the order of addition, so parents come first."""
+    """Bind all nodes of a task to its services. ``nodes`` is in the order of addition, so parents come first."""
     services.record.shared.clear()
     services.record.system_time_ms = services.now_ms()
     children: dict[str, list[str]] = {node.name: [] for node in nodes}

@@ -1,7 +1,7 @@
 """Output of a task: changelog records, dead letters, and failures of sends.
 
-Kafka Streams' ``RecordCollectorImpl``. Sends are asynchronous: a rejected record surfaces at a later send or at the
-flush of a commit. Sinks are in :mod:`streams_py.runtime.tasks.record.sinks`.
+Source: Kafka Streams' ``RecordCollectorImpl``. Sends are asynchronous: a rejected record surfaces at a later send or at
+the flush of a commit. Sinks are in :mod:`streams_py.runtime.tasks.record.sinks`.
 """
 
 from __future__ import annotations

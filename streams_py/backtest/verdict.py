@@ -5,10 +5,10 @@ copies than configured. The others are compared in cases that all of them have: 
 the candidate's own group. Without events, and for what-ifs, the cases are the situations.
 
 Scores are compared one after the other, the most important first. A score divides candidates that were equal so far.
-The one with the smallest mean leads, and candidates that are *clearly* worse go behind it. Among those, the next leader
-is found, and so on. Clearly worse means three things: worse in more cases than chance explains (a sign test over the
-cases, at p < 0.01 for all comparisons together), worse on average, and by more than 5 %. The result does not depend on
-the order in which candidates are given.
+The one with the smallest mean leads, and candidates that are *clearly* worse come after it. Among those, the next
+leader is found, and so on. Clearly worse means three things: worse in more cases than chance explains (a sign test over
+the cases, at p < 0.01 for all comparisons together), worse on average, and by more than 5 %. The result does not depend
+on the order in which candidates are given.
 
 ``recorded``, the assignor that decided at the time, is one of the candidates. If it is among the first, or if there are
 too few cases to distinguish a difference from chance, the verdict is to stay with it.

@@ -1,8 +1,8 @@
 """What an assignment means for a member: its tasks, the tasks that it loses, and its next rebalance.
 
 *Tasks.* The consumer protocol carries a list of partitions. The user data carries a list of tasks, one per partition.
-The two lists match by position once the partitions are sorted. Source:
-Kafka Streams' ``StreamsPartitionAssignor.onAssignment``.
+The two lists match by position once the partitions are sorted. Source: Kafka Streams'
+``StreamsPartitionAssignor.onAssignment``.
 
 *Next rebalance.* An assignment may tell a member to rejoin: immediately, because a task is about to move to it, or at a
 given time, because the leader wants to check the placement again. There are two more reasons. The member has to change

@@ -102,7 +102,7 @@ class Stalls:
         self._due_s = time.monotonic() + _SILENCE_S
         self._lasts_s = _SILENCE_S
         self._seen: dict[TopicPartition, int | None] = {}  # positions at the last check
-        self._doubted: dict[TopicPartition, int | None] = {}  # positions behind which the last check found records
+        self._doubted: dict[TopicPartition, int | None] = {}  # positions after which the last check found records
         self._reassigned: dict[TopicPartition, int | None] = {}
         self._next = 0
         self._tries = False
@@ -144,7 +144,7 @@ class Stalls:
         return looked_at
 
     def has_more(self, partition: TopicPartition, position: int | None) -> Remedy:
-        """Note that the log of a selected partition has records behind its position, and return what to do."""
+        """Note that the log of a selected partition has records after its position, and return what to do."""
         if partition not in self._doubted:
             self._doubted[partition] = position
             self._due_s = time.monotonic() + _CONFIRM_S

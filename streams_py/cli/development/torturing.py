@@ -53,10 +53,10 @@ def torture(
 
     Faults kill, freeze and disconnect its processes, and delete their state.
 
-    The application counts records behind two repartition topics (5 and 12 partitions). At the end, every record must
-    have been counted once and in order: in the output, in the changelogs and in the stores. The first instance survives
-    the whole run; its memory and open files must not grow. If a check fails, the logs are kept. The command deletes its
-    topics (torture-...) at the end.
+    The application counts records that have passed two repartition topics (5 and 12 partitions). At the end, every
+    record must have been counted once and in order: in the output, in the changelogs and in the stores. The first
+    instance survives the whole run; its memory and open files must not grow. If a check fails, the logs are kept. The
+    command deletes its topics (torture-...) at the end.
 
     Without --bootstrap and --config the command starts a broker, for which it needs Java or Docker, and also kills it.
     One fault fills a disk; it requires permission to mount a small one (root on Linux). The command lists the faults

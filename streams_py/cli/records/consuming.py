@@ -199,7 +199,7 @@ def _time_text(timestamp_ms: int) -> str:
 def _looks_wrong(topic: str, record: RawRecord, shown: _Shown) -> str | None:
     """Return a hint if the serde is probably wrong.
 
-    The bytes of a number, or of a window behind a key, are valid text. So the string serde reports no error for them.
+    The bytes of a number, or of a window after a key, are valid text. So the string serde reports no error for them.
     """
     value, key = record.value() or b"", record.key() or b""
     if shown.value.serde.name == "string" and b"\0" in value:

@@ -1,6 +1,6 @@
 """The eager assignor: assigns all jobs again, round-robin, without memory.
 
-Like Kafka's ``EagerAssignor``.
+Source: Kafka's ``EagerAssignor``.
 """
 
 from __future__ import annotations

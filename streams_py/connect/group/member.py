@@ -1,6 +1,6 @@
 """A worker's assigned jobs, and their changes by rebalances.
 
-Like Kafka's ``WorkerCoordinator``, ``WorkerGroupMember``.
+Source: Kafka's ``WorkerCoordinator`` and ``WorkerGroupMember``.
 
 Joins happen on the client's network thread, which only stores completed joins. The worker's thread stops and starts
 jobs. It calls :meth:`GroupMember.poll`, which processes a completed join before it starts another one. So revoked jobs

@@ -1,9 +1,9 @@
 """The HTTP service of the REST interface, and its guard against web pages that a user happens to visit.
 
-Without authentication, all users of the host are trusted on loopback. But a browser on that host
-runs pages of any website, and such a page can post to any address. The request's ``Origin`` header reveals it. A page
-can also let its own host name resolve to this service (DNS rebinding), to read responses. The service refuses such
-requests by host name (:mod:`streams_py.http.hosts`).
+Without authentication, all users of the host are trusted on loopback. But a browser on that host runs pages of any
+website, and such a page can post to any address. The request's ``Origin`` header reveals it. A page can also let its
+own host name resolve to this service (DNS rebinding), to read responses. The service refuses such requests by host name
+(:mod:`streams_py.http.hosts`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A compacted topic as a table: read from its beginning, then followed by a thread.
 
-Like Kafka's ``KafkaBasedLog``.
+Source: Kafka's ``KafkaBasedLog``.
 """
 
 from __future__ import annotations

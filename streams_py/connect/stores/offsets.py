@@ -1,6 +1,6 @@
 """The offset topic: the positions of source connectors.
 
-Like Kafka's ``KafkaOffsetBackingStore``.
+Source: Kafka's ``KafkaOffsetBackingStore``.
 """
 
 from __future__ import annotations

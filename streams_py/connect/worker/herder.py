@@ -1,6 +1,6 @@
 """The worker's main thread: keeps the group membership and runs the assigned jobs.
 
-Like Kafka's ``DistributedHerder``.
+Source: Kafka's ``DistributedHerder``.
 
 Only this thread changes the assignment. Requests from outside (:class:`~streams_py.connect.worker.worker.Worker`) are
 queued for it.

@@ -1,6 +1,6 @@
 """Shows and changes offsets of connectors (KIP-875).
 
-Like Kafka's ``Worker.modifyConnectorOffsets``.
+Source: Kafka's ``Worker.modifyConnectorOffsets``.
 
 The offsets of a source connector are in the offset topic. The offsets of a sink connector are those of its consumer
 group ``connect-<name>``. Offsets can be changed only while the connector is stopped, because a running task would

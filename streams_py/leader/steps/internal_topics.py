@@ -1,9 +1,10 @@
 """Setup of internal topics: describe, create missing topics, wait, repeat until a deadline.
 
-Kafka Streams' ``InternalTopicManager.makeReady`` without blocking: :class:`TopicSetup` yields requests and receives the
-answers. A topic that exists with the right partition count is ready. A wrong count is an error that only the user can
-resolve, because deleting the topic would lose data. Two kinds of topics are retried in the next round: a topic without
-a known leader, and a topic that "already exists" but could not be described. The latter is probably being deleted.
+Source: Kafka Streams' ``InternalTopicManager.makeReady``, but without blocking: :class:`TopicSetup` yields requests and
+receives the answers. A topic that exists with the right partition count is ready. A wrong count is an error that only
+the user can resolve, because deleting the topic would lose data. Two kinds of topics are retried in the next round: a
+topic without a known leader, and a topic that "already exists" but could not be described. The latter is probably being
+deleted.
 """
 
 from __future__ import annotations

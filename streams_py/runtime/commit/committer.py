@@ -1,15 +1,15 @@
 """Committing a set of tasks, always in this order: caches, the producer, offsets, checkpoints.
 
-At-least-once means that an input offset is committed only after all records made from it are acknowledged. One flush of
-the thread's producer and one commit request serve all tasks. Under exactly-once the offsets are part of the transaction
-of the thread's producer, whose commit covers all tasks.
+At-least-once means that an input offset is committed only after all records produced from it are acknowledged. One
+flush of the thread's producer and one commit request serve all tasks. Under exactly-once the offsets are part of the
+transaction of the thread's producer, whose commit covers all tasks.
 
 *During a rebalance.* A broker accepts offsets in a transaction from a member of the group's current generation, even
 while the group forms the next one (KIP-447). The next generation starts once the last member has joined; a commit that
 is in progress at that moment is rejected. So commits wait for the end of a short rebalance. But the broker aborts a
 transaction after ``transaction.timeout.ms``, and a member that is slow to join delays the group by up to
 ``max.poll.interval.ms``. So transactions are committed from time to time during a long rebalance. Offsets without a
-transaction always wait. If the stores' memory grows too large until then, it is written to disk.
+transaction always wait. If the stores' memory grows too large meanwhile, it is written to disk.
 
 A transaction contains all effects of a record or none. So no record may be in an asynchronous call when the transaction
 is committed. Tasks with such calls drain first, and the thread's other tasks continue meanwhile.

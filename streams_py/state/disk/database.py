@@ -140,7 +140,7 @@ class TaskDatabase:
         return found
 
     def inputs(self) -> dict[TopicPartition, keys.InputEntry]:
-        """Return the input offsets that the group had committed, at least, when the last commit here was made."""
+        """Return the input offsets of the last commit here. The group had committed at least these offsets by then."""
         found = self._attempt(lambda: list(self._beginning_with(keys.INPUT)))
         return {keys.partition_in(at.removeprefix(keys.INPUT)): keys.read_input(data) for at, data in found}
 

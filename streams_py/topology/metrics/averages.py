@@ -1,8 +1,8 @@
 """Average, minimum and maximum of recent measurements.
 
-Kafka's ``SampledStat`` with its default windows (``metrics.num.samples``, ``metrics.sample.window.ms``): the
-measurements of the last 30 to 60 seconds. It is for metrics whose extremes over the whole lifetime would say nothing.
-For example, the latency of records has its maximum when an application starts with a backlog.
+Like Kafka's ``SampledStat`` with its default windows (``metrics.num.samples``, ``metrics.sample.window.ms``), this
+module covers the measurements of the last 30 to 60 seconds. It is for metrics whose extremes over the whole lifetime
+would say nothing. For example, the latency of records has its maximum when an application starts with a backlog.
 """
 
 from __future__ import annotations

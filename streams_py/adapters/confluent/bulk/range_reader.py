@@ -166,7 +166,7 @@ def read_range(
         topic: Name of the topic. The caller checks its id: :mod:`streams_py.adapters.confluent.bulk.same_topic`.
         partition: Number of the partition.
         start: First offset.
-        end: Offset behind the last one.
+        end: Offset after the last one.
         limits: Bounds of the read.
         leader_epoch: Leader epoch of the partition when the range was planned, None where it is not known. A record
             with a later epoch was written after that, so the planned records are lost.

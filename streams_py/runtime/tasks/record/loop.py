@@ -1,9 +1,10 @@
 """The record path: from the queues of a task's input partitions into its nodes.
 
-Kafka Streams' ``PartitionGroup`` and the processing half of ``StreamTask``. Every record pays for this code, so it is
-written for speed. A single input partition needs no choice between records: :meth:`RecordLoop._run_one` reads straight
-from its queue with everything in local variables. With several partitions the record with the smallest timestamp is
-next, and the task waits for partitions that may still deliver older records (KIP-353, KIP-695: ``max.task.idle.ms``).
+Source: Kafka Streams' ``PartitionGroup`` and the processing half of ``StreamTask``. Every record pays for this code, so
+it is written for speed. A single input partition needs no choice between records: :meth:`RecordLoop._run_one` reads
+straight from its queue with everything in local variables. With several partitions the record with the smallest
+timestamp is next, and the task waits for partitions that may still deliver older records (KIP-353, KIP-695:
+``max.task.idle.ms``).
 
 A record stays in its queue until it has been processed, so a record whose processing raised is not consumed.
 :meth:`_run_one` removes the processed records from the queue together at the end, because until then its iterator needs

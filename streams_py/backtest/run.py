@@ -25,6 +25,8 @@ from streams_py.backtest.summary import Summary, summarise
 from streams_py.backtest.verdict import Verdict
 from streams_py.errors import ConfigError
 
+__all__ = ["evaluate_locally", "finish", "read_scores", "run_local"]
+
 _BUFFER_BYTES: Final = 32 << 20
 _TYPES: Final[dict[str, Any]] = {
     "string": pa.string(),

@@ -3,9 +3,9 @@
 The matcher of :mod:`re` tries one path after the other. With a pattern such as ``(a+)+$``, the number of paths doubles
 with each character of the text. The matcher also holds the interpreter lock, so all threads of the process wait.
 
-A :class:`BoundedPattern` estimates the number of paths. If it is small for the length of the text, :mod:`re` searches.
-Otherwise, the pattern is searched here: all paths advance together by one character, so the time grows with the product
-of the lengths of pattern and text.
+A :class:`BoundedPattern` estimates the steps of all paths. If they are few for the length of the text, :mod:`re`
+searches. Otherwise, the pattern is searched here: all paths advance together by one character, so the time grows with
+the product of the lengths of pattern and text.
 """
 
 from __future__ import annotations
@@ -39,11 +39,21 @@ _CHARACTER: Final = 5
 _ITEM: Final = 20
 _WIDE_ITEM: Final = 200
 _RANGE: Final = 1 / 8
+_FOLDED_RANGE: Final = 1 / 2
 _RANGE_MAX: Final = 0x10000
 """Maximum size of a range of characters that :mod:`re` writes out.
 
-The three values above are steps to compile an item of a pattern, an item beyond Latin-1, and one character of a range.
+The values above are steps to compile an item of a pattern, an item beyond Latin-1, and one character of a range, with
+and without upper and lower case. A search compares a character with each item of a set beyond this size.
 """
+_COMPARED: Final = 1 / 5
+"""Steps of :mod:`re` to compare a character with an item of a set beyond that size."""
+_FORK: Final = 2
+"""Steps of :mod:`re` to begin a group, a branch, an assertion or a round of a repetition."""
+_SAVED: Final = 1 / 8
+"""Steps of :mod:`re` to save the place of one group there."""
+_COPIED: Final = 10
+"""Items of a set that are copied in one step of this module."""
 _MANY: Final = 1e30
 _CHARACTERS: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN})
 _REPEATS: Final = frozenset({ops.MAX_REPEAT, ops.MIN_REPEAT})
@@ -96,11 +106,10 @@ class BoundedPattern:
             raise StepsExceededError(f"a regular expression is longer than {_LENGTH_MAX} characters")
         steps.take(len(pattern) * _CHARACTER)
         self._tree = _parser.parse(pattern)
-        self._weight, self._items = map(int, _weight(self._tree))
+        self._weight, self._items = map(int, _weight(self._tree, self._tree.state.flags))
         steps.take(self._weight)
         self._compiled = re.compile(pattern)
-        written = str(self._tree)
-        self._size, self._repeats = len(written), written.count("_REPEAT")
+        self._size = len(str(self._tree))
         self._starts_once = _starts_once(self._tree, self._compiled.flags)
         self._estimates: dict[int, float] = {}  # by number of bits of the text's length
         self._program: _Program | None = None
@@ -111,9 +120,8 @@ class BoundedPattern:
         if found is None:
             longest = (1 << bits) - 1
             starts = 1 if self._starts_once else longest + 1
-            each = longest * (self._repeats + 1) + self._size
-            found = min(_ways(self._tree, self._compiled.flags, longest) * each * starts, _MANY)
-            self._estimates[bits] = found
+            _, each = _Estimate(longest, self._compiled.groups).of(self._tree, self._compiled.flags)
+            found = self._estimates[bits] = min(each * starts + longest + self._size, _MANY)
         return found
 
     def search(self, text: str, steps: Steps) -> bool:
@@ -137,13 +145,16 @@ class BoundedPattern:
         return self._program.run(text, steps, is_search=not is_full, is_full=is_full)
 
 
-def _weight(part: Any) -> tuple[float, int]:
+def _weight(part: Any, flags: int) -> tuple[float, int]:
     """Return the steps to compile a part of the parser's tree, and the number of its items."""
-    if isinstance(part, tuple) and len(part) == 2 and part[0] is ops.RANGE:
-        first, last = part[1]
-        return _ITEM + min(last - first, _RANGE_MAX) * _RANGE, 1
+    if isinstance(part, tuple) and len(part) == 2:
+        if part[0] is ops.RANGE:
+            first, last = part[1]
+            return _ITEM + min(last - first, _RANGE_MAX) * (_FOLDED_RANGE if flags & re.IGNORECASE else _RANGE), 1
+        if part[0] is ops.SUBPATTERN:
+            flags = (flags | part[1][1]) & ~part[1][2]
     if isinstance(part, tuple | list | _parser.SubPattern):
-        found = [_weight(item) for item in part]
+        found = [_weight(item, flags) for item in part]
         return _ITEM + sum(weight for weight, _ in found), 1 + sum(items for _, items in found)
     return (_WIDE_ITEM if isinstance(part, int) and part > 255 else 1), 0
 
@@ -156,16 +167,6 @@ def _starts_once(tree: Any, flags: int) -> bool:
     if op is ops.SUBPATTERN:
         return _starts_once(argument[3], flags | argument[1])
     return op is ops.AT and argument in _AT_START and not (flags & re.MULTILINE and argument is ops.AT_BEGINNING)
-
-
-def _ways(tree: Any, flags: int, length: int) -> float:
-    """Return the maximum number of ways in which a part of a pattern can match a text of this length."""
-    total = 1.0
-    items = list(tree)
-    for (op, argument), following in zip_longest(items, items[1:]):
-        if not (op in _REPEATS and following is not None and _ends_at(argument[2], following, flags)):
-            total = min(total * _ways_of(op, argument, flags, length), _MANY)
-    return total
 
 
 def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
@@ -203,27 +204,72 @@ def _accepts_code(op: Any, argument: Any, flags: int, code: int) -> bool:
     return found is not is_negated
 
 
-def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:
-    if op is ops.BRANCH:
-        return sum(_ways(branch, flags, length) for branch in argument[1])
-    if op is ops.SUBPATTERN:
-        return _ways(argument[3], (flags | argument[1]) & ~argument[2], length)
-    if op is ops.ATOMIC_GROUP:
-        return _ways(argument, flags, length)
-    if op in _LOOKS:
-        return _ways(argument[1], flags, length) * (length + 1)
-    if op is ops.GROUPREF_EXISTS:
-        return sum(_ways(branch, flags, length) for branch in argument[1:] if branch is not None)
-    if op in _REPEATS or op is ops.POSSESSIVE_REPEAT:
-        least, most, body = argument
-        most = min(int(most), max(length, int(least)))
-        counts = most - int(least) + 1
-        each = _ways(body, flags, length)
+def _scan(op: Any, argument: Any) -> float:
+    """Return the steps of :mod:`re` to compare an item of one character with a character of the text."""
+    if op is not ops.IN:
+        return 1.0
+    lasts = (value[1] if kind is ops.RANGE else value for kind, value in argument if kind in (ops.LITERAL, ops.RANGE))
+    return 1 + len([last for last in lasts if last >= _RANGE_MAX]) * _COMPARED
+
+
+class _Estimate:
+    """The largest numbers that are possible for a text of a length, from one place of the text.
+
+    Args:
+        length: Length of the text.
+        groups: Number of groups of the pattern.
+    """
+
+    def __init__(self, length: int, groups: int) -> None:
+        self._length = length
+        self._saved = groups * _SAVED
+        self._fork = _FORK + self._saved
+
+    def of(self, tree: Any, flags: int) -> tuple[float, float]:
+        """Return the number of ways in which a part of a pattern can match, and the steps to try all of them."""
+        ways = steps = 1.0
+        items = list(tree)
+        for (op, argument), following in zip_longest(items, items[1:]):
+            its_ways, its_steps = self._of_item(op, argument, flags)
+            steps = min(steps + ways * its_steps, _MANY)
+            if not (op in _REPEATS and following is not None and _ends_at(argument[2], following, flags)):
+                ways = min(ways * its_ways, _MANY)
+        return ways, steps
+
+    def _of_item(self, op: Any, argument: Any, flags: int) -> tuple[float, float]:
+        if op in _REPEATS or op is ops.POSSESSIVE_REPEAT:
+            return self._of_repeat(op, argument, flags)
+        if op is ops.BRANCH or op is ops.GROUPREF_EXISTS:
+            branches = argument[1] if op is ops.BRANCH else argument[1:]
+            found = [self.of(branch, flags) for branch in branches if branch is not None]
+            return max(sum(ways for ways, _ in found), 1.0), sum(steps + self._fork for _, steps in found)
+        if op is ops.SUBPATTERN:
+            ways, steps = self.of(argument[3], (flags | argument[1]) & ~argument[2])
+            return ways, steps + _FORK
+        if op is ops.ATOMIC_GROUP or op in _LOOKS:  # its first match is the only one
+            return 1.0, self.of(argument if op is ops.ATOMIC_GROUP else argument[1], flags)[1] + self._fork
+        if op is ops.GROUPREF:
+            return 1.0, 1.0 + self._length
+        return 1.0, _scan(op, argument) if op in _CHARACTERS else 1.0
+
+    def _of_repeat(self, op: Any, argument: Any, flags: int) -> tuple[float, float]:
+        least, most, body = int(argument[0]), int(argument[1]), argument[2]
+        # :mod:`re` goes through all required rounds, also without a character. An additional round without a character
+        # is the last one.
+        width = int(body.getwidth()[0])
+        rounds = min(most, self._length // width) if width else least + min(most - least, self._length + 1)
+        if len(body) == 1 and body[0][0] in _CHARACTERS:
+            ways, steps = 1.0, _scan(*body[0]) + self._saved + 1
+        else:
+            ways, steps = self.of(body, flags)
+            steps += self._fork
+        if op is ops.POSSESSIVE_REPEAT:  # the first match of each round is the only one
+            return 1.0, (rounds + 1) * steps
         try:
-            return min(counts * each**most, _MANY)
+            ways = min(ways**rounds, _MANY)
         except OverflowError:
-            return _MANY
-    return 1.0
+            ways = _MANY
+        return ways * (max(rounds - least, 0) + 1), (rounds + 1) * ways * steps
 
 
 class _Program:
@@ -234,7 +280,7 @@ class _Program:
 
     def __init__(self, tree: Any, flags: int, steps: Steps) -> None:
         self._steps = steps  # the budget of the search that needs the graph first
-        self._characters: dict[int, tuple[re.Pattern[str], dict[str, bool], int]] = {}
+        self._characters: dict[int, tuple[re.Pattern[str], dict[str, bool], int, int]] = {}
         self._splits: dict[int, tuple[int, ...]] = {}
         self._places: dict[int, tuple[re.Pattern[str], int]] = {}
         self._looks: dict[int, tuple[_Program, bool, int | None, int]] = {}
@@ -252,6 +298,7 @@ class _Program:
         return self._count - 1
 
     def _add(self, tree: Any, flags: int, after: int) -> int:
+        self._steps.take(1 + len(tree))
         for op, argument in reversed(list(tree)):
             after = self._add_one(op, argument, flags, after)
         return after
@@ -263,11 +310,14 @@ class _Program:
             return self._add(argument[3], (flags | argument[1]) & ~argument[2], after)
         state = self._new()
         if op in _CHARACTERS:
-            self._characters[state] = (_compiled(op, argument, flags), {}, after)
+            if op is ops.IN:
+                self._steps.take(len(argument) // _COPIED)
+            scan = int(_scan(op, argument)) // _PER_STEP
+            self._characters[state] = (_compiled(op, argument, flags), {}, scan, after)
         elif op is ops.AT:
             self._places[state] = (_compiled(op, argument, flags), after)
         elif op is ops.BRANCH:
-            self._splits[state] = tuple(self._add(branch, flags, after) for branch in argument[1])
+            self._splits[state] = tuple(dict.fromkeys(self._add(branch, flags, after) for branch in argument[1]))
         elif op in _LOOKS:
             direction, body = argument
             width = None if direction > 0 else int(body.getwidth()[0])
@@ -280,6 +330,8 @@ class _Program:
 
     def _add_repeat(self, argument: Any, flags: int, after: int) -> int:
         least, most, body = argument
+        if not body.getwidth()[1]:  # all rounds are at the same place, so they have the same result
+            least = most = min(int(least), 1)
         if most is ops.MAXREPEAT:
             loop = self._new()
             self._splits[loop] = (self._add(body, flags, loop), after)
@@ -319,8 +371,8 @@ class _Program:
             character, current = text[at], set()
             for state in states:
                 found = self._characters.get(state)
-                if found is not None and _accepts(found[0], found[1], character):
-                    current.add(found[2])
+                if found is not None and _accepts(found[0], found[1], character, found[2], steps):
+                    current.add(found[3])
         return False
 
     def _reachable(self, states: set[int], text: str, at: int, steps: Steps) -> set[int]:
@@ -350,9 +402,10 @@ class _Program:
         return program.run(text, steps, start=at - width, end=at, is_search=False, is_full=True) is is_wanted
 
 
-def _accepts(pattern: re.Pattern[str], known: dict[str, bool], character: str) -> bool:
+def _accepts(pattern: re.Pattern[str], known: dict[str, bool], character: str, scan: int, steps: Steps) -> bool:
     found = known.get(character)
     if found is None:
+        steps.take(scan)
         found = pattern.fullmatch(character) is not None
         if len(known) < 256:
             known[character] = found

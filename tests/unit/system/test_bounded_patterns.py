@@ -12,6 +12,8 @@ from streams_py.system import bounded_patterns
 from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExceededError
 
 LONG = "a" * 60 + "!"
+WIDE = "".join(chr(code) for code in range(0x10000, 0x10000 + 10_000, 2))
+"""5,000 characters that a set does not join to ranges."""
 
 
 def drawn(rng: random.Random, depth: int = 0) -> str:
@@ -71,6 +73,61 @@ def test_pattern_that_cannot_be_searched_in_bounded_time_is_refused(pattern: str
     assert "aaa" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "body", ["", "^", "a{0}", "(?=a)", "(?!b)", r"\b", "(?:)", "(?:){9}", "|", "(?<=)", "(?:^|a{0})", "(?=(?:){9})"]
+)
+@pytest.mark.parametrize("repeat", ["(?:((BODY){N}){N}){N}", "(?:(?:(BODY){N}){N}){N,}", "((?:(BODY){N,N}?){N}?){N}"])
+def test_required_rounds_without_a_character_count(body: str, repeat: str) -> None:
+    found = BoundedPattern(repeat.replace("BODY", body).replace("N", "3000") + "b", Steps(1_000_000))
+    assert found.estimate(1) > bounded_patterns._DIRECT_MAX  # the limit
+    if body not in ("|", "(?:^|a{0})"):  # alternatives are written out
+        assert not found.search("a", Steps(100_000))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:(?>(){N}){N}){N}b", "(?:(?:(){N}+){N}+)b", r"(a*)(?:(\1){N}){N}b", "(a)?(?:((?(1)|)){N}){N}b"]
+)
+def test_required_rounds_without_a_character_are_refused_if_only_re_can_search(pattern: str) -> None:
+    with pytest.raises(StepsExceededError):
+        BoundedPattern(pattern.replace("N", "3000"), Steps(1_000_000)).search("a", Steps(1_000_000))
+
+
+def test_one_repetition_without_a_character_counts_at_each_place() -> None:
+    pattern = BoundedPattern("(){65535}b", Steps(1_000_000))
+    assert pattern.estimate(500) > 65535 * 500
+    assert pattern.search("a" * 500 + "b", Steps(100_000))
+
+
+@pytest.mark.parametrize("items", [WIDE, "".join(f"{one}-{chr(ord(one) + 1)}" for one in WIDE[::2])])
+@pytest.mark.parametrize("flags", ["", "(?i)"])
+def test_each_item_beyond_the_basic_plane_counts(items: str, flags: str) -> None:
+    pattern = BoundedPattern(f"{flags}^[^b{items}]*b", Steps(2_000_000))
+    assert pattern.estimate(10_000) > 500 * 10_000
+    assert pattern.estimate(10_000) > bounded_patterns._DIRECT_MAX  # the limit
+
+
+def test_large_set_counts_for_each_new_character_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_patterns, "_DIRECT_MAX", -1)  # all searches use our own code
+    pattern, text = BoundedPattern(f"^[^b{WIDE}]*b", Steps(2_000_000)), "".join(map(chr, range(0x400, 0x800)))
+    assert not pattern.search(text, Steps(2_000_000))  # builds the graph
+    with pytest.raises(StepsExceededError):
+        pattern.search(text, Steps(8 * len(text)))
+    assert not pattern.search(text[:64] * 16, Steps(8 * len(text)))
+
+
+@pytest.mark.parametrize("repeat", ["(?:ab|cd)*x", "(?:a(?=b)b)*x", "(?:ab)*x", "(?:ab)*?x", "^(?:a[ab])*+x"])
+def test_each_group_counts_where_its_place_is_saved(repeat: str) -> None:
+    few, many = (BoundedPattern("()" * count + repeat, Steps(2_000_000)) for count in (1, 2_000))
+    assert many.estimate(100) > 50 * few.estimate(100)
+
+
+@pytest.mark.parametrize("part", ["a{0}" * 200, "()" * 200, "(?:" + "|" * 200 + ")", f"[{WIDE}]"])
+def test_parts_that_add_no_states_count_when_repetitions_are_written_out(part: str) -> None:
+    pattern = BoundedPattern(f"(?:b{part}){{3000}}(a*)*c", Steps(2_000_000))
+    with pytest.raises(StepsExceededError, match="too many steps"):
+        pattern.search(LONG, Steps(1_400_000 if part.startswith("[") else 300_000))
+
+
 def test_steps_count_over_several_searches() -> None:
     steps, pattern = Steps(1_000), BoundedPattern("^a$", Steps(1_000_000))
     for _ in range(300):
@@ -80,7 +137,14 @@ def test_steps_count_over_several_searches() -> None:
 
 
 def test_usual_patterns_are_searched_directly() -> None:
-    for pattern in (r"^\d{4}-\d{2}-\d{2}$", r"^[A-Z]{2}\d+$", r"^[\w.+-]+@[\w-]+\.[\w.-]+$", "orders|payments"):
+    for pattern in (
+        r"^\d{4}-\d{2}-\d{2}$",
+        r"^[A-Z]{2}\d+$",
+        r"^[\w.+-]+@[\w-]+\.[\w.-]+$",
+        "orders|payments",
+        r"^(?=.*[a-z])(?=.*[A-Z])(?=.*\d).{8,}$",
+        r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)$",
+    ):
         assert BoundedPattern(pattern, Steps(1_000_000)).estimate(200) <= bounded_patterns._DIRECT_MAX  # the limit
 
 
@@ -96,6 +160,12 @@ def test_searches_that_may_backtrack_are_limited_together(monkeypatch: pytest.Mo
         assert (pattern._program is None) is is_direct
 
 
+@pytest.mark.parametrize("pattern", ["(?i)" + "[\u0100-\uffff]" * 500, "(?i:" + "[^\u0100-\ufffe]" * 500 + ")"])
+def test_ranges_without_case_take_more_steps_to_compile(pattern: str) -> None:
+    with pytest.raises(StepsExceededError):
+        BoundedPattern(pattern, Steps(5_000_000))
+
+
 @pytest.mark.parametrize("pattern", ["[\x01-\uffff]" * 200, "a" * 50_001, "([\x01-\uffff]|b)*" * 200, "a|" * 24_000])
 def test_pattern_that_takes_too_many_steps_to_compile_is_refused(pattern: str) -> None:
     with pytest.raises(StepsExceededError):
@@ -103,7 +173,7 @@ def test_pattern_that_takes_too_many_steps_to_compile_is_refused(pattern: str) -
 
 
 def test_time_to_write_repetitions_out_is_limited() -> None:
-    pattern = BoundedPattern("((?=(a*)*b{99}){99}){99}x", Steps(100_000))
+    pattern = BoundedPattern("(a?(?=(a*)*b{99}){99}){99}x", Steps(100_000))
     with pytest.raises(StepsExceededError):
         pattern.search(LONG, Steps(100_000))
 

@@ -13,7 +13,10 @@ import pytest
 pytest.importorskip("fastavro")
 
 from confluent_kafka.schema_registry import Schema
-from confluent_kafka.schema_registry.common.schema_registry_client import RegisteredSchema, _SchemaCache
+from confluent_kafka.schema_registry.common.schema_registry_client import (
+    RegisteredSchema,
+    _SchemaCache,  # BoundedClientCache must do what it does, and it has no public name
+)
 from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
 from streams_py.registry import SchemaRegistry, caches

@@ -93,7 +93,7 @@ def test_schema_of_the_registry_cannot_make_this_process_request_an_address(
     is_written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requested: list[str] = []
-    monkeypatch.setattr(common, "_guard_external_uri", requested.append)
+    monkeypatch.setattr(common, "_guard_external_uri", requested.append)  # the library calls it before a request
     monkeypatch.setattr(
         "confluent_kafka.schema_registry.common.json_schema.httpx.get", lambda uri, **_: requested.append(uri)
     )
@@ -180,6 +180,7 @@ def test_rule_with_an_unknown_action_is_no_fault_of_the_record(
         executor = "NOPE" if action == "onFailure" else "PASS"
         rule = {**RULE, "type": executor, action: "NO_ACTION"}
         stub.schemas[7]["ruleSet"] = {"domainRules": [rule]}
+        # nothing public unregisters it after the test
         monkeypatch.setitem(RuleRegistry.get_global_instance()._rule_executors, "PASS", Passing())
         latest = {"use.latest.version": True}
         read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)

@@ -19,9 +19,9 @@ class Caller:
         self.error: BaseException | None = None
         self._arguments = (inbox, action, timeout_ms)
         self.thread = threading.Thread(target=self._call)
-        waiting = inbox._requests.qsize()
+        waiting = inbox._requests.qsize()  # an inbox does not say how many requests wait
         self.thread.start()
-        while inbox._requests.qsize() == waiting and self.thread.is_alive():
+        while inbox._requests.qsize() == waiting and self.thread.is_alive():  # see above
             self.thread.join(0.001)
 
     def _call(self) -> None:

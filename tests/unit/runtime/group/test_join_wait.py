@@ -119,7 +119,7 @@ def test_long_wait_is_reported_by_one_thread_and_a_short_one_is_not(tmp_path: Pa
     assert not [thread for thread in threading.enumerate() if thread.name == "join-wait"]
     for _ in range(3):
         wait.note(4.1)
-    until(lambda: not wait._reporting.locked(), "the report")
+    until(lambda: not wait._reporting.locked(), "the report")  # held until the report has ended
     assert group.described == 1
 
 
@@ -128,6 +128,6 @@ def test_group_that_cannot_be_described_costs_no_warning(tmp_path: Path, caplog:
     group.problem = BrokerUnavailableError("away")
     wait = wait_of(group, tmp_path)
     wait.note(5.0)
-    until(lambda: not wait._reporting.locked(), "the report")
+    until(lambda: not wait._reporting.locked(), "the report")  # held until the report has ended
     assert (group.described, group.open) == (1, 0)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

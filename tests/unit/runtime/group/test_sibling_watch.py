@@ -90,8 +90,8 @@ class Host:
 
     def turn(self) -> list[str]:
         """Look once, remove who has died, and return the members removed so far."""
-        for directory, record in self.watch._look().items():
-            self.watch._remove(directory, record)
+        for directory, record in self.watch._look().items():  # what its thread does in each round
+            self.watch._remove(directory, record)  # see above
         return self.group.removed
 
     def close(self) -> None:
@@ -174,10 +174,10 @@ def test_restarted_sibling_is_left_to_itself(host: Host) -> None:
     host.turn()
     one.kill()
     one.wait()
-    died = host.watch._look()
+    died = host.watch._look()  # the instance returns between the look and the removal
     host.start("again")
     for directory, record in died.items():
-        host.watch._remove(directory, record)
+        host.watch._remove(directory, record)  # see above
     assert host.group.removed == []
 
 

@@ -231,7 +231,7 @@ def test_fatal_error_is_kept_when_nobody_waits_for_the_join(make):
     member = make().joined(T0)
     member.joins.append((GROUP_AUTHORIZATION_FAILED, -1, ""))
     with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
-        member.run(member.coordinator._do_join_and_sync_async)
+        member.run(member.coordinator._do_join_and_sync_async)  # a join that no call waits for
     with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
         member.poll()
 
@@ -258,7 +258,7 @@ def test_follow_up_rebalance_is_noticed_soon(make):
 def test_end_of_another_process_makes_heartbeats_frequent(make):
     coordinator = make().joined(T0).coordinator
     coordinator.heartbeat.config["heartbeat_interval_ms"] = 3_000
-    coordinator.heartbeat._soon_until = 0.0
+    coordinator.heartbeat._soon_until = 0.0  # as if it had joined long ago
     coordinator.heartbeat.sent_heartbeat()
     assert coordinator.heartbeat.time_to_next_heartbeat() > SOON_MS / 1_000
     coordinator.expect_rebalance()
@@ -269,7 +269,7 @@ def test_fenced_heartbeat_ends_the_membership(make):
     member = make().joined(T0)
     fenced = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=FENCED_INSTANCE_ID)
     with pytest.raises(kafka_errors.FencedInstanceIdError):
-        member.coordinator._handle_heartbeat_response(fenced, 0.0)
+        member.coordinator._handle_heartbeat_response(fenced, 0.0)  # what the heartbeat loop calls
     with pytest.raises(kafka_errors.FencedInstanceIdError):
         member.poll()
 
@@ -284,6 +284,7 @@ def test_offsets_are_fetched_over_another_connection_than_the_one_that_joins(mak
         for number, at in enumerate((5, -1))
     ]
     answer = SimpleNamespace(API_VERSION=7, error_code=0, topics=[SimpleNamespace(name="t", partitions=partitions)])
+    # every request passes here
     member.client._manager.send = lambda request, node_id=None, **_: nodes.append(node_id) or Future().success(answer)
     asked = lambda: member.coordinator.committed_async([T0, T1], 1000)  # noqa: E731
     member.client.cluster.broker_metadata = lambda node_id: object()
@@ -309,7 +310,7 @@ def test_late_answer_about_offsets_is_nobodys(make):
         answers.append(Future())
         return answers[-1] if len(answers) == 1 else answers[-1].success(answer(9))
 
-    member.client._manager.send = send
+    member.client._manager.send = send  # every request passes here
     with pytest.raises(BrokerUnavailableError):
         member.run(lambda: member.coordinator.committed_async([T0], 50))
     answers[0].success(answer(5))
@@ -337,14 +338,14 @@ def test_commit_is_refused_during_a_rebalance(make, cooperative):
 
 def while_it_builds_its_subscription(member, step):
     """Have ``step`` awaited then, on the network thread."""
-    call = member.coordinator._inbox.call
+    call = member.coordinator._inbox.call  # it asks the polling thread for the subscription
 
     async def slow(function, *arguments):
         if function == member.listener.subscription_user_data:
             await step()
         return await call(function, *arguments)
 
-    member.coordinator._inbox.call = slow
+    member.coordinator._inbox.call = slow  # see above
 
 
 def test_commit_is_taken_until_join_group_is_sent(make):
@@ -368,7 +369,7 @@ def test_member_heartbeats_while_its_join_waits_for_a_commit(make, is_member, er
     member.heartbeat_error = error
     member.client.cluster.broker_metadata = lambda node_id: object()
     member.coordinator.config["heartbeat_interval_ms"] = 5
-    while_it_builds_its_subscription(member, lambda: member.coordinator._net.sleep(0.05))
+    while_it_builds_its_subscription(member, lambda: member.coordinator._net.sleep(0.05))  # a pause on its event loop
     member.will_join(2, T0)
     assert member.rejoin() is True
     before = [type(request) for request in member.requests[: member.requests.index(last_join(member))]]
@@ -378,9 +379,9 @@ def test_member_heartbeats_while_its_join_waits_for_a_commit(make, is_member, er
 
 def test_leader_heartbeats_while_it_waits_for_the_metadata(make):
     member = make().joined(T0)
-    coordinator, send = member.coordinator, member.client._manager.send
+    coordinator, send = member.coordinator, member.client._manager.send  # every request passes here
     coordinator.config["heartbeat_interval_ms"] = 5
-    coordinator._refresh_metadata = lambda timeout_ms: coordinator._net.sleep(0.05)
+    coordinator._refresh_metadata = lambda timeout_ms: coordinator._net.sleep(0.05)  # slow brokers
 
     def lead(request, *arguments, **options):
         answer = send(request, *arguments, **options)
@@ -388,7 +389,7 @@ def test_leader_heartbeats_while_it_waits_for_the_metadata(make):
             answer.value.leader, answer.value.skip_assignment = answer.value.member_id, True
         return answer
 
-    member.client._manager.send = lead
+    member.client._manager.send = lead  # see above
     member.will_join(2, T0)
     assert member.rejoin() is True
     after = member.requests[member.requests.index(last_join(member)) :]
@@ -452,10 +453,10 @@ def test_request_that_our_own_closing_cuts_off_is_no_news(make, caplog, closing)
     def cut_off(request, node_id=None, request_timeout_ms=None):
         return Future().failure(kafka_errors.Cancelled("closed"))
 
-    member.client._manager.send = cut_off
+    member.client._manager.send = cut_off  # every request passes here
     member.coordinator.is_closing = closing
     caplog.set_level(logging.DEBUG, "kafka")  # where the lines about connections go once they are limited
     with pytest.raises(kafka_errors.Cancelled):
-        member.run(member.coordinator._send_heartbeat_request)
+        member.run(member.coordinator._send_heartbeat_request)  # what the heartbeat loop calls
     assert ("Marking the coordinator dead" in caplog.text) is not closing
     assert ("Error sending" in caplog.text) is not closing

@@ -26,10 +26,10 @@ class Ghosts:
         self.failures = 0
         self.gives_ids = False
         """Whether a join without an id gets one immediately."""
-        self._send, self._joining = member.client._manager.send, None
-        member.client._manager.send = self.send
+        self._send, self._joining = member.client._manager.send, None  # every request passes here
+        member.client._manager.send = self.send  # see above
         member.client.cluster.broker_metadata = lambda node_id: object()
-        member.coordinator._session._timeout_s = 0.05
+        member.coordinator._session._timeout_s = 0.05  # it reads its setting only when it is made
 
     def send(self, request, node_id=None, request_timeout_ms=None):
         if isinstance(request, JoinGroupRequest) and self.waits_for and not (self.gives_ids and not request.member_id):
@@ -132,7 +132,7 @@ def test_member_that_is_forgotten_again_and_again_joins_more_rarely(make):
         member.joins.append((UNKNOWN_MEMBER_ID, -1, "c-1"))
     member.will_join(2, T0, member_id="c-2")
     member.coordinator.config["retry_backoff_ms"] = 100
-    member.coordinator._requests._manager = _SleepsOf(member.coordinator._manager, sleep)
+    member.coordinator._requests._manager = _SleepsOf(member.coordinator._manager, sleep)  # notes the pauses
     assert member.rejoin() is True
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]  # none after the first
 

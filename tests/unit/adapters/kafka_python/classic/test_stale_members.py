@@ -37,14 +37,15 @@ class Haunted:
         self.attempts = []
         self.joins = []
         self.nodes = set()
-        self._send = member.client._manager.send
+        self._send = member.client._manager.send  # every request passes here
         self._joining = None
-        member.client._manager.send = self.send
+        member.client._manager.send = self.send  # see above
         transport = SimpleNamespace(_write_buffer=[])
+        # this client has no connection of its own to a broker
         member.client._manager._conns = {"coordinator-1": SimpleNamespace(transport=transport, close=self.close)}
         member.client.cluster.broker_metadata = lambda node_id: object()
         member.coordinator.config["session_timeout_ms"] = SESSION_MS
-        member.coordinator._session._timeout_s = SESSION_MS / 1000
+        member.coordinator._session._timeout_s = SESSION_MS / 1000  # it reads its setting only when it is made
 
     def send(self, request, node_id=None, request_timeout_ms=None):
         if isinstance(request, JoinGroupRequest) and self.ghosts:
@@ -93,7 +94,7 @@ def test_member_that_waits_for_too_long_starts_the_sessions_of_all_others(make, 
 def test_who_has_led_the_group_knows_its_members_also_when_the_group_does_not_say_them(make):
     """A coordinator whose load broke off answers from before its first record."""
     member = make()
-    send = member.client._manager.send
+    send = member.client._manager.send  # every request passes here
 
     def lead(request, *arguments, **options):
         answer = send(request, *arguments, **options)
@@ -106,9 +107,9 @@ def test_who_has_led_the_group_knows_its_members_also_when_the_group_does_not_sa
             ]
         return answer
 
-    member.client._manager.send = lead
+    member.client._manager.send = lead  # see above
     member.joined(T0, member_id="c-1")
-    member.client._manager.send = send
+    member.client._manager.send = send  # see above
     group = Haunted(member, generation=1, ghosts={"dead": None, "static": "i"}, tells=False)
     member.will_join(2, T0, member_id="c-1")
     assert member.rejoin() is True

@@ -35,8 +35,8 @@ class Watcher:
 
     def settle(self) -> None:
         coordinator = self.coordinator
-        coordinator._joined_subscription = set(coordinator._subscription.subscription)
-        coordinator._assignment_snapshot = coordinator._metadata_snapshot
+        coordinator._joined_subscription = set(coordinator._subscription.subscription)  # as after a join
+        coordinator._assignment_snapshot = coordinator._metadata_snapshot  # as after it has assigned
         coordinator.rejoin_needed = False
         assert not coordinator.need_rejoin()
 
@@ -53,11 +53,11 @@ class Watcher:
             brokers=lambda: (),
             request_update=ask_again,
         )
-        self.coordinator._handle_metadata_update(cluster)
+        self.coordinator._handle_metadata_update(cluster)  # what the client calls with an answer
 
     @property
     def subscription(self) -> set[str]:
-        return self.coordinator._subscription.subscription
+        return self.coordinator._subscription.subscription  # the coordinator does not show it
 
     def wants_to_rejoin(self) -> bool:
         return self.coordinator.need_rejoin()

@@ -74,7 +74,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
 
 
 def leader_executor(steps: Steps) -> Any:
-    return steps.membership.listener._leader_executor
+    return steps.membership.listener._leader_executor  # the listener does not show it
+
+
+def leader_admin(steps: Steps) -> Any:
+    return leader_executor(steps)._admin  # tests replace its answers
 
 
 # -- who else is there -------------------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ def test_everybody_is_told_when_a_source_topic_is_missing_and_the_member_names_i
 
 def test_source_topic_that_only_the_first_answer_leaves_out_is_not_missing(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
-    admin = leader_executor(steps)._admin
+    admin = leader_admin(steps)
     describe = admin.describe_topics
     answers = [{"in": AdminError(AdminErrorKind.UNKNOWN_TOPIC, "not yet")}]
     admin.describe_topics = lambda names=None: answers.pop() if answers else describe(names)
@@ -185,7 +189,7 @@ def test_leader_tries_again_later_when_the_cluster_does_not_answer(world: World,
 
 def test_leader_waits_between_attempts_to_create_a_topic(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
-    admin = leader_executor(steps)._admin
+    admin = leader_admin(steps)
     answers: list[AdminError | None] = [
         AdminError(AdminErrorKind.TIMED_OUT, "busy"),
         AdminError(AdminErrorKind.TIMED_OUT, "still busy"),
@@ -212,7 +216,7 @@ def test_tasks_stay_where_they_are_when_end_offsets_cannot_be_had(
     steps = Steps(world, counting(), tmp_path)
     steps.membership.lead()
     steps.turn(4)
-    admin = leader_executor(steps)._admin
+    admin = leader_admin(steps)
 
     def silent(partitions: Any, *, earliest: bool = False) -> Any:
         raise BrokerUnavailableError("no answer to list offsets")
@@ -320,8 +324,8 @@ def test_assignor_that_never_returns_is_left_behind_and_asked_again_when_it_has(
         release.wait(60)
 
     monkeypatch.setattr(scripted, "before", staticmethod(hang))
-    runner = leader_executor(steps)._runner
-    monkeypatch.setattr(runner, "_timeout_ms", 50)
+    runner = leader_executor(steps)._runner  # the executor does not show it
+    monkeypatch.setattr(runner, "_timeout_ms", 50)  # it is set when the runner is made
     steps.membership.lead()
     assert "did not return in time from assign (waited 50 ms)" in str(steps.thread.last_error)
     steps.membership.lead()
@@ -331,8 +335,8 @@ def test_assignor_that_never_returns_is_left_behind_and_asked_again_when_it_has(
     assert thread_metadata(steps.thread).last_error is steps.thread.last_error
     assert steps.thread.reported_errors == 2
     release.set()
-    runner._deciding._stuck.join(60)
-    monkeypatch.setattr(runner, "_timeout_ms", 60_000)
+    runner._deciding._stuck.join(60)  # until the assignor has returned
+    monkeypatch.setattr(runner, "_timeout_ms", 60_000)  # the next call may take longer
     monkeypatch.setattr(scripted, "before", staticmethod(lambda: None))
     computed = len(scripted.computed)
     steps.membership.lead()
@@ -357,7 +361,7 @@ def test_only_subscribed_topics_are_described(world: World, tmp_path: Path) -> N
     world.topics["strangers"] = 5
     steps = Steps(world, counting(), tmp_path)
     asked: list[Any] = []
-    admin = leader_executor(steps)._admin
+    admin = leader_admin(steps)
     describe = admin.describe_topics
 
     def watched(names: Any = None) -> Any:
@@ -372,7 +376,7 @@ def test_only_subscribed_topics_are_described(world: World, tmp_path: Path) -> N
 
 def test_leader_tries_again_when_a_topic_cannot_be_described_now(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
-    admin = leader_executor(steps)._admin
+    admin = leader_admin(steps)
     admin.describe_topics = lambda names=None: {"in": AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "electing")}
     with pytest.raises(BrokerUnavailableError, match="topic in cannot be described now: electing"):
         steps.membership.lead()
@@ -399,10 +403,10 @@ def test_failing_callback_of_an_assignor_is_reported_but_its_assignment_counts(
 def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_path: Path, slow: str) -> None:
     world.topics["app-counts-changelog"] = 2
     steps = Steps(world, counting(), tmp_path)
-    executor, silent = leader_executor(steps), threading.Event()
-    executor._admin.timeout_ms = 50
-    answer = getattr(executor._admin.admin, slow)
-    setattr(executor._admin.admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
+    admin, silent = leader_admin(steps), threading.Event()
+    admin.timeout_ms = 50
+    answer = getattr(admin.admin, slow)
+    setattr(admin.admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
     try:
         if slow == "list_offsets":  # lags are unknown then: the best possible assignment
             steps.membership.lead()

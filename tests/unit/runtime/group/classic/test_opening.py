@@ -40,14 +40,14 @@ def reason_of(steps: Steps) -> TaskAssignmentError:
 def test_thread_hears_the_reason_from_the_leader_on_another_thread(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     leader = another(steps, 2)
-    leader._leader_executor.outcome.failure = reason = TaskAssignmentError("too few partitions")
+    leader._leader_executor.outcome.failure = reason = TaskAssignmentError("too few partitions")  # as if it failed
     assert reason_of(steps) is reason
 
 
 def test_removed_thread_explains_nothing(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     leader = another(steps, 2)
-    leader._leader_executor.outcome.failure = TaskAssignmentError("too few partitions")
+    leader._leader_executor.outcome.failure = TaskAssignmentError("too few partitions")  # as if it failed
     leader.close(Leave.FOR_GOOD, timeout_ms=0)
     assert "the leader's log has the reason" in str(reason_of(steps))
 
@@ -55,7 +55,7 @@ def test_removed_thread_explains_nothing(world: World, tmp_path: Path) -> None:
 def test_thread_that_failed_explains_until_its_replacement_opens(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     leader = another(steps, 2)
-    leader._leader_executor.outcome.failure = reason = TaskAssignmentError("too few partitions")
+    leader._leader_executor.outcome.failure = reason = TaskAssignmentError("too few partitions")  # as if it failed
     leader.close(Leave.LEAVE, timeout_ms=0)
     assert reason_of(steps) is reason
     another(steps, 2)
@@ -69,7 +69,7 @@ def test_static_member_is_removed_even_if_it_cannot_leave(world: World, tmp_path
     def fail(**_: object) -> None:
         raise ZeroDivisionError
 
-    transport._membership.leave_and_close = fail  # type: ignore[method-assign]
+    transport._membership.leave_and_close = fail  # type: ignore[method-assign]  # it cannot leave
     with transport.ending(), pytest.raises(ZeroDivisionError):
         transport.close(Leave.FOR_GOOD, timeout_ms=0)
     assert world.diary[-1] == ("remove member", "app", "me-2", "")

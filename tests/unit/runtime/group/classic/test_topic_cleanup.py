@@ -104,7 +104,7 @@ def steps(tmp_path: Path) -> Steps:
 
 def lead(steps: Steps) -> None:
     steps.membership.lead()
-    steps.instance.group._cleanup.wait()
+    steps.instance.group._cleanup.wait()  # the check has a thread of its own
 
 
 def test_leader_warns_once_of_a_changelog_that_brokers_delete(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:

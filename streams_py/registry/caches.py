@@ -21,6 +21,8 @@ ENTRIES_MAX: Final = 1000
 """Maximum number of schemas in a cache, as in Confluent's serializers for Java."""
 TEXT_CHARS_MAX: Final = 16 << 20
 """Maximum size of the texts of all schemas in a cache. One larger schema is kept alone."""
+PARSED_CHARS_MAX: Final = 2 << 20
+"""The same for parsed schemas, including their references. They take up to 25 times the memory of their texts."""
 _NO_ENTRY: Final = (object(), None)
 
 
@@ -29,10 +31,13 @@ class SchemaCache:
 
     Args:
         size_of: Returns the size of an entry, given the key and the value.
+        is_parsed: Whether the values are parsed schemas.
     """
 
-    def __init__(self, size_of: Callable[[Any, Any], int]) -> None:
+    def __init__(self, size_of: Callable[[Any, Any], int], *, is_parsed: bool = False) -> None:
         self._size_of = size_of
+        self.is_parsed = is_parsed
+        self._sizes: dict[Any, int] = {}
         self._lock = threading.RLock()
         self._entries: OrderedDict[Any, Any] = OrderedDict()
         self._chars = 0
@@ -56,10 +61,31 @@ class SchemaCache:
     def __setitem__(self, key: Any, value: Any) -> None:
         with self._lock:
             self._last = _NO_ENTRY
+            size = max(self._sizes.get(key, 0), self._size_of(key, value))
             self._remove(key)
             self._entries[key] = value
-            self._chars += self._size_of(key, value)
+            self._sizes[key] = size
+            self._chars += self._sizes[key]
             self._trim()
+
+    def resize(self, key: Any, size: int) -> None:
+        """Set the size of an entry, if it exists."""
+        with self._lock:
+            if key in self._entries:
+                self._chars += size - self._sizes[key]
+                self._sizes[key] = size
+                self._trim()
+
+    def size(self, key: Any, default: int) -> int:
+        """Return the size of an entry."""
+        return self._sizes.get(key, default)
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        """Remove and return an entry."""
+        with self._lock:
+            value = self._entries.get(key, default)
+            self._remove(key)
+            return value
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -73,6 +99,7 @@ class SchemaCache:
         """Remove all entries."""
         with self._lock:
             self._entries.clear()
+            self._sizes.clear()
             self._chars = 0
             self._last = _NO_ENTRY
 
@@ -89,14 +116,16 @@ class SchemaCache:
                 self._trim()
 
     def _trim(self) -> None:
+        chars_max = PARSED_CHARS_MAX if self.is_parsed else TEXT_CHARS_MAX
         while not self._keeping and (
-            len(self._entries) > ENTRIES_MAX or (self._chars > TEXT_CHARS_MAX and len(self._entries) > 1)
+            len(self._entries) > ENTRIES_MAX or (self._chars > chars_max and len(self._entries) > 1)
         ):
             self._remove(next(iter(self._entries)))
 
     def _remove(self, key: Any) -> None:
         if key in self._entries:
-            self._chars -= self._size_of(key, self._entries.pop(key))
+            del self._entries[key]
+            self._chars -= self._sizes.pop(key)
             self._last = _NO_ENTRY
 
 
@@ -173,9 +202,15 @@ class BoundedClientCache(_SchemaCache):
 
 def bound_caches(serde: Any) -> None:
     """Limit the size of the caches of a serializer or deserializer of confluent-kafka."""
-    serde._parsed_schemas.parsed_schemas = SchemaCache(lambda schema, _: _chars(schema))
+    serde._parsed_schemas.parsed_schemas = SchemaCache(lambda schema, _: _chars(schema), is_parsed=True)
     if hasattr(serde, "_validators"):
-        serde._validators = SchemaCache(lambda schema, _: _chars(schema))
+        serde._validators = SchemaCache(lambda schema, _: parsed_size(serde, schema), is_parsed=True)
+
+
+def parsed_size(serde: Any, schema: Any) -> int:
+    """Return the size of a parsed schema in the cache of a serializer or deserializer, including its references."""
+    known = serde._parsed_schemas.parsed_schemas
+    return known.size(schema, _chars(schema)) if isinstance(known, SchemaCache) else _chars(schema)
 
 
 def _chars(schema: Schema) -> int:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from streams_py.errors import RegistryUnavailableError, StreamsError
+from streams_py.registry.avro_size import SchemaSizeError, check_size
 from streams_py.serdes.round_trips import UnfitError
 from streams_py.system.bounded_patterns import StepsExceededError
 from streams_py.system.printable import printable
@@ -27,8 +28,8 @@ A schema referenced twice counts twice, except for Protobuf, where each name is 
 """
 
 
-_TEXT_MAX: Final = 16 << 20
-"""Maximum length of a schema with its references, in characters."""
+_TEXT_MAX: Final = 2 << 20
+"""Maximum length of a schema with its references. A parsed schema takes up to 25 times this memory."""
 
 
 class _ReferencesError(ValueError):
@@ -38,10 +39,15 @@ class _ReferencesError(ValueError):
 @cache
 def checked(kind: type[Any]) -> Any:
     """Return a subclass of a confluent-kafka serializer or deserializer that checks schemas from the registry."""
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
-    bases = (_ClosedReferences,) if issubclass(kind, (JSONSerializer, JSONDeserializer)) else ()
-    return type(f"Checked{kind.__name__}", (*bases, _CheckedSchemas, kind), {})
+    bases: tuple[type[Any], ...] = (_CheckedSchemas,)
+    if issubclass(kind, (JSONSerializer, JSONDeserializer)):
+        bases = (_ClosedReferences, _CheckedSchemas)
+    elif issubclass(kind, (AvroSerializer, AvroDeserializer)):
+        bases = (_LimitedAvro, _CheckedSchemas)
+    return type(f"Checked{kind.__name__}", (*bases, kind), {})
 
 
 class _CheckedSchemas:
@@ -65,10 +71,23 @@ class _CheckedSchemas:
             return known
         try:
             with self._registry._cache.keep_references():  # the parser must use the schemas that were checked
-                _check_references(schema, self._registry)
-                return parse(schema)
+                texts = _check_references(schema, self._registry)
+                self._check_texts(texts)
+                parsed = parse(schema)
         except Exception as error:
+            self._forget(schema)
             raise _unusable(error, schema, self._registry) from None
+        known = self._parsed_schemas.parsed_schemas
+        if hasattr(known, "resize"):  # a SchemaCache
+            known.resize(schema, sum(map(len, texts)))
+        return parsed
+
+    def _check_texts(self, texts: list[str]) -> None:
+        """Raise an error if a schema cannot be used. ``texts``: the schema itself, then all its references."""
+
+    def _forget(self, schema: Any) -> None:
+        """Remove a schema that cannot be used from the cache of parsed schemas."""
+        self._parsed_schemas.parsed_schemas.pop(schema, None)
 
     def _run_action(
         self, context: Any, mode: Any, rule: Any, action: Any, message: Any, error: Any, default: str
@@ -84,6 +103,13 @@ class _CheckedSchemas:
             raise RegistryUnavailableError("a schema in the registry has a rule whose type has no executor here")
         run: Any = super()._run_action  # type: ignore[misc]  # of confluent-kafka's class
         run(context, mode, rule, action, message, error, default)
+
+
+class _LimitedAvro(_CheckedSchemas):
+    """A mixin for Avro: the size of schemas from the registry is limited."""
+
+    def _check_texts(self, texts: list[str]) -> None:
+        check_size(texts)
 
 
 class _ClosedReferences(_CheckedSchemas):
@@ -114,6 +140,7 @@ class _ClosedReferences(_CheckedSchemas):
             except Exception as error:
                 if is_own:
                     raise
+                self._forget(schema)
                 raise _unusable(error, schema, self._registry) from None
             if not is_own:
                 validator = _ForeignValidator(validator, schema, self._registry)
@@ -150,14 +177,20 @@ def _is_own(serde: Any, schema: Any) -> bool:
     return not hasattr(serde, "_schema") or schema == serde._schema
 
 
-def _check_references(schema: Any, client: Any) -> None:
-    """Raise _ReferencesError if a schema has too many or too large references, including indirect ones."""
+def _check_references(schema: Any, client: Any) -> list[str]:
+    """Return the texts of a schema and of all its references, including indirect ones.
+
+    Raises:
+        _ReferencesError: The references are too many or too large.
+    """
     from confluent_kafka.schema_registry.common.protobuf import _is_builtin
 
     is_protobuf = schema.schema_type == _PROTOBUF
     form = ("serialized",) if is_protobuf else ()  # as the parser requests it, so that the client's cache serves both
     names: set[str] = set()
-    found, left, length = 0, [schema], len(schema.schema_str or "")
+    found, left, texts = 0, [schema], [schema.schema_str or ""]
+    length = len(texts[0])
+    _check_length(length)
     while left:
         for reference in left.pop().references or ():
             if is_protobuf and (_is_builtin(reference.name) or reference.name in names):
@@ -167,9 +200,15 @@ def _check_references(schema: Any, client: Any) -> None:
             if found > _REFERENCES_MAX:
                 raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or circular references")
             left.append(client.get_version(reference.subject, reference.version, True, *form).schema)
-            length += len(left[-1].schema_str or "")
-            if length > _TEXT_MAX:
-                raise _ReferencesError(f"longer than {_TEXT_MAX} characters with its references")
+            texts.append(left[-1].schema_str or "")
+            length += len(texts[-1])
+            _check_length(length)
+    return texts
+
+
+def _check_length(length: int) -> None:
+    if length > _TEXT_MAX:
+        raise _ReferencesError(f"longer than {_TEXT_MAX} characters with its references")
 
 
 def _unusable(error: Exception, schema: Any, client: Any) -> Exception:
@@ -182,7 +221,7 @@ def _unusable(error: Exception, schema: Any, client: Any) -> Exception:
     if isinstance(error, SchemaRegistryError):  # its text may repeat parts of the request
         reason = f"a reference does not exist (error code {error.error_code})"
     else:
-        has_own_text = isinstance(error, _ReferencesError | StepsExceededError | UnfitError)
+        has_own_text = isinstance(error, _ReferencesError | SchemaSizeError | StepsExceededError | UnfitError)
         reason = str(error) if has_own_text else type(error).__name__
     return RegistryUnavailableError(f"a schema in the registry cannot be used{name}: {reason}")
 

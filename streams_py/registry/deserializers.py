@@ -15,8 +15,10 @@ from confluent_kafka.schema_registry.common.schema_registry_client import RuleMo
 from confluent_kafka.schema_registry.common.serde import ParsedSchemaCache
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 
+from streams_py.errors import RegistryUnavailableError
 from streams_py.registry.avro_bounds import bounds_of
-from streams_py.registry.caches import SchemaCache
+from streams_py.registry.avro_size import mark_parsed
+from streams_py.registry.caches import SchemaCache, parsed_size
 from streams_py.serdes.round_trips import UnfitError
 
 _Check = Callable[[bytes], None]
@@ -31,7 +33,7 @@ class BoundedAvroDeserializer(AvroDeserializer):
 
     def __init__(self, client: Any, schema: str, from_dict: Any, settings: dict[str, Any]) -> None:
         self._framed = threading.local()  # interactive queries read stores on other threads
-        self._bounds = SchemaCache(lambda schema, _: len(schema.schema_str or ""))
+        self._bounds = SchemaCache(lambda schema, _: parsed_size(self, schema), is_parsed=True)
         given = settings.get(_ID_SETTING, dual_schema_id_deserializer)
 
         def remember(data: bytes, context: Any, schema_id: Any) -> Any:
@@ -42,6 +44,7 @@ class BoundedAvroDeserializer(AvroDeserializer):
 
         super().__init__(client, schema, from_dict, conf={**settings, _ID_SETTING: remember})
         self._parsed_schemas = _PinnedSchemas(self._framed)
+        mark_parsed(self._reader_schema)
 
     def _get_writer_schema(self, schema_id: Any, subject: Any = None, *args: Any, **kwargs: Any) -> Any:
         schema = super()._get_writer_schema(schema_id, subject, *args, **kwargs)
@@ -71,7 +74,7 @@ class BoundedAvroDeserializer(AvroDeserializer):
         parsed = self._get_parsed_schema(schema)
         known, check = self._bounds.get(schema, (None, None))
         if known is not parsed:  # the references of the schema may have other contents now
-            check = None if _is_plain_bytes(parsed) else bounds_of(parsed)
+            check = None if _is_plain_bytes(parsed) else self._bounds_of(schema, parsed)
             self._bounds[schema] = parsed, check
         if check is None or payload is None:
             return
@@ -80,9 +83,16 @@ class BoundedAvroDeserializer(AvroDeserializer):
         except ValueError as error:
             raise UnfitError(str(error)) from None
 
+    def _bounds_of(self, schema: Any, parsed: Any) -> _Check | None:
+        try:
+            return bounds_of(parsed)
+        except RecursionError:
+            self._parsed_schemas.parsed_schemas.pop(schema, None)
+            raise RegistryUnavailableError("a schema in the registry cannot be used: nested too deeply") from None
+
 
 class _PinnedSchemas(ParsedSchemaCache):
-    """A cache of parsed schemas that returns the same parsed schema during one record of a thread.
+    """A cache of parsed schemas, marked as parsed, that returns the same parsed schema during one record of a thread.
 
     A record must be decoded with the schema that it was checked with. The cache may remove the schema meanwhile, or
     another thread may parse it again, with other references.
@@ -106,6 +116,7 @@ class _PinnedSchemas(ParsedSchemaCache):
         return found
 
     def set(self, schema: Any, parsed_schema: Any) -> None:
+        mark_parsed(parsed_schema)
         super().set(schema, parsed_schema)
         getattr(self._framed, "parsed", []).append((schema, parsed_schema))
 
@@ -121,7 +132,7 @@ class ExactProtobufDeserializer(ProtobufDeserializer):
     def __init__(self, message: Any, settings: dict[str, Any], client: Any) -> None:
         super().__init__(message, settings, client)
         self._expected = message.DESCRIPTOR.full_name
-        self._written = SchemaCache(lambda key, _: len(key[0].schema_str or ""))
+        self._written = SchemaCache(lambda key, _: parsed_size(self, key[0]), is_parsed=True)
 
     def _get_writer_schema(self, schema_id: Any, *args: Any, **kwargs: Any) -> Any:
         schema = super()._get_writer_schema(schema_id, *args, **kwargs)

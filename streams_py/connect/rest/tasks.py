@@ -19,6 +19,8 @@ from streams_py.http.deadlines import bound_duration
 from streams_py.system.printable import text_of
 
 _log = logging.getLogger("streams_py.connect")
+_REFUSED_MAX: Final = 1000
+"""Maximum number of connectors whose first refusal is known. The oldest is forgotten."""
 _ROTATION_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 90.0
@@ -69,6 +71,8 @@ class TaskConfigSender:
             raise ConnectError(f"the leader at {url} does not answer: {text_of(error)}") from None
         if answer.status_code == 403:
             first_s = self._first_refused_s.setdefault(name, self._clock())
+            if len(self._first_refused_s) > _REFUSED_MAX:  # names of connectors that no longer exist
+                del self._first_refused_s[next(iter(self._first_refused_s))]
             if self._clock() - first_s < _ROTATION_S:
                 _log.debug("%s: the leader at %s has another session key; retrying", name, url)
                 raise RebalanceExpectedError(f"the leader at {url} has another session key")

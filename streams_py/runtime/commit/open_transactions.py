@@ -54,6 +54,7 @@ _REMEDY = (
     "coordinator reports as CompleteCommit was committed: `abort` would lose its records"
 )
 
+_WARNED_MAX = 10_000
 _PROCESS_ID_CHARACTERS = 36
 _PROCESS_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
@@ -132,7 +133,7 @@ class OpenTransactions:
         self._outcomes: dict[OpenTransaction, bool] = {}
         """Outcomes of transactions whose id this client took over (True: committed). The coordinator has lost them."""
         self._left_to_others: dict[str, int] = {}  # ids that another member seems to be ending, and since when in ms
-        self._warned: set[object] = set()
+        self._warned: dict[object, None] = {}  # the newest
         self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
         self._extra_checks = 0  # number of full checks that follow soon
         self._stop = threading.Event()
@@ -380,9 +381,11 @@ class OpenTransactions:
         self._warn_once(about, f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
 
     def _warn_once(self, about: object, sentence: str) -> None:
-        """Log a warning, once per subject."""
+        """Log a warning, once per subject. With very many subjects, it is repeated."""
         if about not in self._warned:
-            self._warned.add(about)
+            self._warned[about] = None
+            if len(self._warned) > _WARNED_MAX:
+                del self._warned[next(iter(self._warned))]
             _log.warning("%s", sentence)
 
 

@@ -127,6 +127,45 @@ def test_texts_of_all_schemas_together_are_limited(monkeypatch: pytest.MonkeyPat
     assert len(entries) == 1
 
 
+def test_parsed_schemas_count_with_their_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "PARSED_CHARS_MAX", 100)
+    entries = SchemaCache(lambda key, _value: len(key), is_parsed=True)
+    for letter in "abc":
+        entries[letter * 20] = letter
+    entries.resize("c" * 20, 60)
+    assert [value for _, value in entries.items()] == ["a", "b", "c"]
+    entries["c" * 20] = "d"  # with the same references
+    entries.resize("b" * 20, 21)
+    assert [value for _, value in entries.items()] == ["b", "d"]
+    entries.resize("no", 1000)
+    assert (entries.pop("c" * 20), entries.pop("no")) == ("d", None)
+    entries["e" * 79] = "e"
+    assert [value for _, value in entries.items()] == ["b", "e"]
+
+
+def parsed_caches() -> list[SchemaCache]:
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, SchemaCache) and each.is_parsed]
+
+
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_references_of_a_schema_leave_no_room_for_others(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "PARSED_CHARS_MAX", 10_000)
+    before = parsed_caches()
+    schema_of, serde_of, data = FORMATS[kind]
+    with running(RegistryStub()) as stub:
+        text = json.dumps({"type": "fixed", "name": "F", "size": 1, "doc": "x" * 4_000})
+        stub.add({"schemaType": schema_of(0)["schemaType"], "schema": text}, "F")
+        read = serde_of(SchemaRegistry(stub.url, timeout_ms=60_000)).deserializer("t", is_key=False)
+        for number in range(5):
+            references = [{"name": "F", "subject": "F", "version": 1}]
+            schema_id = stub.add({**schema_of(number), "references": references}, "t-value")
+            assert read(b"\x00" + schema_id.to_bytes(4, "big") + data) == "a"
+    new = [each for each in parsed_caches() if not any(each is other for other in before)]
+    assert max(map(len, new)) == 2
+    assert read is not None
+
+
 def test_nothing_is_removed_while_it_must_be_kept() -> None:
     entries = cache()
     with entries.keep():

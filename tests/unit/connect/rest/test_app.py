@@ -313,6 +313,20 @@ def test_the_sender_tells_what_passes_from_what_does_not() -> None:
         sender.send("http://w1/", "c", [], KEY)
 
 
+def test_first_refusals_of_many_connectors_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.connect.rest.tasks._REFUSED_MAX", 2)
+    now_s = 0.0
+    sender = TaskConfigSender(lambda: now_s, httpx.MockTransport(lambda _: httpx.Response(403, json={})))
+    for name in "abc":
+        with pytest.raises(RebalanceExpectedError):
+            sender.send("http://w1/", name, [], KEY)
+    now_s = 61.0
+    with pytest.raises(ConnectError):
+        sender.send("http://w1/", "c", [], KEY)
+    with pytest.raises(RebalanceExpectedError):
+        sender.send("http://w1/", "a", [], KEY)
+
+
 def test_the_openapi_document_has_every_operation(client: TestClient) -> None:
     document = body_of(client.get("/openapi.json"))
     described = {(m.upper(), path) for path, methods in document["paths"].items() for m in methods}

@@ -6,8 +6,7 @@ The decoder is vulnerable to these kinds of data:
   loops without releasing the interpreter's lock.
 * A record that contains itself may be nested a million times. The decoder's C stack overflows.
 * A schema may give a few bytes many values. A record with two fields of a second type, which has two fields of a third
-  type, and so on, has 2^30 values after thirty types, without any byte of data. Bytes that it requires after these
-  values change nothing: the decoder reads the values first.
+  type, and so on, has 2^30 values after thirty types, without any byte of data.
 
 Only data of schemas that allow one of these is checked, in one pass.
 """
@@ -82,7 +81,7 @@ def bounds_of(schema: Any) -> Callable[[bytes], None] | None:
     walk = _Walk()
     skip = walk.of(schema)
     has_hazard = walk.has_free_items or walk.is_recursive or walk.has_decimals
-    if not has_hazard and walk.values(schema) <= VALUES_FREE_MAX:
+    if not has_hazard and walk.excess(schema) <= VALUES_FREE_MAX:
         return None
 
     def check(data: bytes) -> None:
@@ -99,7 +98,6 @@ class _Walk:
         self._named: dict[str, _Skip] = {}
         self._sizes: dict[str, bool] = {}  # name -> whether a value takes no bytes
         self._excess: dict[str, int] = {}
-        self._values: dict[str, int] = {}
 
     def of(self, schema: Any) -> _Skip:
         """Return a function that skips one value."""
@@ -142,14 +140,12 @@ class _Walk:
             self._sizes[schema["name"]] = kind == "fixed" and count == 0
             excess = 1 - VALUES_PER_BYTE_MAX * (count if kind == "fixed" else 1)
             self._excess[schema["name"]] = max(-_COUNT_MAX, excess)
-            self._values[schema["name"]] = 1
         return skip
 
     def _record(self, schema: Mapping[str, Any]) -> _Skip:
         name = schema["name"]
         self._sizes[name] = False  # for references within the record: a direct one would never end
         self._excess[name] = 0  # the same; these schemas are checked in any case
-        self._values[name] = 1
         fields: list[_Skip] = []
 
         def skip(data: _Data) -> None:
@@ -163,8 +159,6 @@ class _Walk:
         self._sizes[name] = all(self._takes_nothing(field["type"]) for field in schema["fields"])
         excess = 1 + sum(self.excess(field["type"]) for field in schema["fields"])
         self._excess[name] = max(-_COUNT_MAX, min(excess, _COUNT_MAX))
-        values = 1 + sum(self.values(field["type"]) for field in schema["fields"])
-        self._values[name] = min(values, _COUNT_MAX)
         return skip
 
     def _reference(self, name: str) -> _Skip:
@@ -199,17 +193,6 @@ class _Walk:
         if kind in self._excess:
             return self._excess[kind]
         return 1 - VALUES_PER_BYTE_MAX * _FIXED_SIZES.get(kind, 1)
-
-    def values(self, schema: Any) -> int:
-        """Return the maximum number of values of one value of a schema. Each array and map counts as one item."""
-        if isinstance(schema, list):
-            return max(map(self.values, schema), default=0)
-        kind = schema["type"] if isinstance(schema, Mapping) else schema
-        if isinstance(kind, Mapping | list):
-            return self.values(kind)
-        if kind in ("array", "map"):
-            return self.values(schema["items" if kind == "array" else "values"])
-        return self._values.get(schema["name"] if kind in ("record", "error", "fixed", "enum") else kind, 1)
 
     def _blocks(self, item: _Skip, *, values_of_free: int) -> _Skip:
         """Return a function that skips an array or a map.

@@ -73,7 +73,7 @@ def _levels(root: Any) -> Iterator[list[Any]]:
 
 
 def mark_parsed(schema: Any) -> None:
-    """Mark a parsed schema, so that the decoder uses it as it is.
+    """Mark a parsed schema, so that the decoder does not parse it again.
 
     Args:
         schema: What the parser returned. It is changed.

@@ -241,7 +241,7 @@ def test_data_that_encoding_rules_return_is_checked(data: bytes, replaced: bytes
                     read(framed)
     finally:
         rule_registry: Any = RuleRegistry
-        del rule_registry.get_global_instance()._rule_executors["REPLACE"]
+        del rule_registry.get_global_instance()._rule_executors["REPLACE"]  # nothing public unregisters it
 
 
 def test_another_schema_under_the_same_id_is_checked() -> None:
@@ -273,8 +273,8 @@ def test_another_reference_of_the_same_schema_is_checked() -> None:
         assert serde(framed + b"\x02a", context) == {"o": {"a": "a"}}
         inner["fields"].insert(0, {"name": "x", "type": array("null")})
         stub.schemas[refers] = {"schemaType": "AVRO", "schema": json.dumps(inner)}
-        serde._registry.clear_caches()
-        serde._parsed_schemas.clear()
+        serde._registry.clear_caches()  # as if its schemas had been evicted
+        serde._parsed_schemas.clear()  # see above
         with pytest.raises(ValueError, match="more items than the record has bytes"):
             serde(framed + MANY + b"\x00\x02a", context)
 
@@ -293,18 +293,18 @@ def test_data_is_decoded_with_the_schema_that_it_was_checked_with(
         schema = {"schemaType": "AVRO", "schema": outer, "references": [reference]}
         number = stub.add(schema | ({"ruleSet": rules_of()} if has_rules else {}), "t-value")
         serde = confluent_deserializer(stub)
-        get: Callable[..., Any] = serde._get_parsed_schema
+        get: Callable[..., Any] = serde._get_parsed_schema  # the library looks up schemas with it
         lookups = []
 
         def get_and_forget(schema: Any) -> Any:
             found = get(schema)
             lookups.append(found)
             stub.schemas[refers] = {"schemaType": "AVRO", "schema": json.dumps(bad)}
-            serde._registry.clear_caches()
-            serde._parsed_schemas.clear()
+            serde._registry.clear_caches()  # as if its schemas had been evicted
+            serde._parsed_schemas.clear()  # see above
             return found
 
-        monkeypatch.setattr(serde, "_get_parsed_schema", get_and_forget)
+        monkeypatch.setattr(serde, "_get_parsed_schema", get_and_forget)  # see above
         context = SerializationContext("t", MessageField.VALUE)
         assert serde(b"\x00" + number.to_bytes(4, "big") + b"\x02a", context) == {"o": {"a": b"a"}}
     assert len(lookups) > 1
@@ -312,7 +312,7 @@ def test_data_is_decoded_with_the_schema_that_it_was_checked_with(
 
 def confluent_deserializer(stub: RegistryStub) -> Any:
     client: Any = SchemaRegistryClient({"url": stub.url})
-    client._cache = BoundedClientCache()
+    client._cache = BoundedClientCache()  # as SchemaRegistry does
     return checked(BoundedAvroDeserializer)(client, None, None, {})
 
 

@@ -168,9 +168,9 @@ def test_client_of_confluent_kafka_sends_its_requests_through_what_is_replaced()
     """A fact of confluent-kafka that the guard leans on."""
     with running(RegistryStub()) as stub:
         registry = SchemaRegistry(stub.url)
-        client: Any = registry._client
-        assert isinstance(client._rest_client, GuardedRequests)
-        client._rest_client._inner.get = lambda *args: ["from here"]
+        client: Any = registry._client  # only this client has the guard
+        assert isinstance(client._rest_client, GuardedRequests)  # the part that streams_py replaces
+        client._rest_client._inner.get = lambda *args: ["from here"]  # the library's own requests
         assert client.get_subjects() == ["from here"]
 
 

@@ -339,7 +339,7 @@ def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_whe
 
 
 def test_subjects_of_very_many_warnings_are_forgotten(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    warn = guard(world, Cluster())._warn_once
+    warn = guard(world, Cluster())._warn_once  # ten thousand transactions are too many for a test
     _ = [warn(name, "told") for name in (*range(10_001), 10_000, 0)]
     assert len(caplog.records) == 10_002
 

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py import KafkaStreams, StreamsBuilder, serdes
-from streams_py.registry import SchemaRegistry
 from streams_py.testing.broker import Broker
 from tests.support.registry.schemas import doubling
 from tests.support.registry.stub import RegistryStub, running
@@ -32,7 +31,7 @@ def test_slow_checks_cost_a_member_neither_its_session_nor_the_next_record(
     seen: list[object] = []
     with running(RegistryStub()) as stub:
         slow = good = json.dumps(doubling(40))
-        serde = SchemaRegistry(stub.url).json_schema(slow)
+        serde = stub.registry().json_schema(slow)
         builder = StreamsBuilder()
         builder.stream(f"{name}-in", key=serdes.BYTES, value=serde).foreach(lambda _, value: seen.append(value))
         settings = {

@@ -60,7 +60,7 @@ def test_nothing_is_lost_or_doubled_when_the_registry_is_away_for_longer_than_a_
         assert number == 1
         stub.answer = (503, b"")
         config = {**app.config, "state.dir": str(tmp_path), "producer.transaction.timeout.ms": TRANSACTION_MS}
-        streams = KafkaStreams(topology(app, SchemaRegistry(stub.url)), config)
+        streams = KafkaStreams(topology(app, stub.registry()), config)
         with streams:
             app.until(lambda: streams.state is State.RUNNING, "the application to run")
             (thread,) = (one.name for one in streams.metadata_for_local_threads())

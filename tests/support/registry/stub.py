@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+from streams_py.registry import SchemaRegistry
+
 SCHEMA_JSON = "application/vnd.schemaregistry.v1+json"
 
 
@@ -28,6 +30,10 @@ class RegistryStub:
         self._next_id = first_id
         self._lock = threading.Lock()
         self.url = ""
+
+    def registry(self, settings: dict[str, object] | None = None, **options: Any) -> SchemaRegistry:
+        """Return a client of this registry with much time for its requests, because the machine may be busy."""
+        return SchemaRegistry(self.url, settings, **{"timeout_ms": 60_000, **options})
 
     def add(self, schema: dict[str, Any], subject: str) -> int:
         """Register; the same schema again has the same id."""

@@ -71,7 +71,7 @@ def reader_of(schema: Any, registry: SchemaRegistry, stub: RegistryStub) -> tupl
 def test_record_that_announces_items_without_bytes_goes_to_the_handler(name: str) -> None:
     before = {"nested": b"\x02", "in a map": b"\x02\x02k", "in a union": b"\x02"}.get(name, b"")
     with running(RegistryStub()) as stub:
-        read, head = reader_of(HAZARDS[name], SchemaRegistry(stub.url), stub)
+        read, head = reader_of(HAZARDS[name], stub.registry(), stub)
         for count in (MANY, b"\x7f" + MANY, b"\x27"):
             size = b"\x00" if count != MANY else b""
             with pytest.raises(ValueError, match=r"more items than the record has bytes|too early"):
@@ -93,7 +93,7 @@ def test_endless_nesting_is_refused_on_any_thread(schema: Any, level: bytes) -> 
 
     def run() -> None:
         with running(RegistryStub()) as stub:
-            read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+            read, head = reader_of(schema, stub.registry(), stub)
             for depth in (DEPTH_MAX + 1, 100_000):
                 try:
                     read(head + level * depth)
@@ -111,7 +111,7 @@ def test_nesting_within_the_limit_is_read() -> None:
     for _ in range(DEPTH_MAX // 2 - 2):
         value = {"next": value}
     with running(RegistryStub()) as stub:
-        serde = SchemaRegistry(stub.url).avro(json.dumps(CHAIN))
+        serde = stub.registry().avro(json.dumps(CHAIN))
         assert serde.deserializer("t", is_key=False)(serde.serializer("t", is_key=False)(value)) == value
 
 
@@ -168,14 +168,14 @@ def wide(first: Any) -> dict[str, Any]:
 def test_schema_that_makes_many_values_of_few_bytes_is_refused(schema: Any, data: bytes) -> None:
     """With a hostile registry, or the right to register schemas."""
     with running(RegistryStub()) as stub:
-        read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+        read, head = reader_of(schema, stub.registry(), stub)
         with pytest.raises(ValueError, match=r"too many values for its size|more items than the record has bytes"):
             read(head + data)
 
 
 def test_wide_record_without_bytes_is_read() -> None:
     with running(RegistryStub()) as stub:
-        read, head = reader_of(wide("int"), SchemaRegistry(stub.url), stub)
+        read, head = reader_of(wide("int"), stub.registry(), stub)
         assert len(read(head + b"\x02")) == 10_001
 
 
@@ -199,7 +199,7 @@ def test_encoding_rules_that_do_nothing_switch_no_check_off(rules: Any, schema: 
     data = MANY + b"\x00" if schema == array("null") else b"\x02" * (DEPTH_MAX + 1) + b"\x00"
     with running(RegistryStub()) as stub:
         number = stub.add({"schemaType": "AVRO", "schema": json.dumps(schema), "ruleSet": rules}, "t-value")
-        registry = SchemaRegistry(stub.url, deserializer={"subject.name.strategy.type": strategy})
+        registry = stub.registry(deserializer={"subject.name.strategy.type": strategy})
         read = registry.avro(json.dumps(schema)).deserializer("t", is_key=False)
         with pytest.raises(ValueError, match=r"nested more than|more items"):
             read(b"\x00" + number.to_bytes(4, "big") + data)
@@ -232,7 +232,7 @@ def test_data_that_encoding_rules_return_is_checked(data: bytes, replaced: bytes
         with running(RegistryStub()) as stub:
             rules = rules_of(mode="READ", type="REPLACE")
             number = stub.add({"schemaType": "AVRO", "schema": json.dumps(CHAIN), "ruleSet": rules}, "t-value")
-            read = SchemaRegistry(stub.url).avro(json.dumps(CHAIN)).deserializer("t", is_key=False)
+            read = stub.registry().avro(json.dumps(CHAIN)).deserializer("t", is_key=False)
             framed = b"\x00" + number.to_bytes(4, "big") + data
             if is_good:
                 assert read(framed) == {"next": {"next": None}}
@@ -249,7 +249,7 @@ def test_another_schema_under_the_same_id_is_checked() -> None:
     harmless = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
     hostile = {**harmless, "fields": [{"name": "x", "type": array("null")}, *harmless["fields"]]}
     with running(RegistryStub()) as stub:
-        read, head = reader_of(harmless, SchemaRegistry(stub.url), stub)
+        read, head = reader_of(harmless, stub.registry(), stub)
         assert read(head + b"\x02a") == {"a": "a"}
         unusable = {"name": "q", "subject": "no", "version": 1}
         other = stub.add({"schemaType": "AVRO", "schema": '"Q"', "references": [unusable]}, "u-value")
@@ -359,7 +359,7 @@ def avro(schema: Any, value: Any) -> bytes:
 )
 def test_decimal_that_takes_long_to_convert_is_refused(schema: Any, data: bytes) -> None:
     with running(RegistryStub()) as stub:
-        read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+        read, head = reader_of(schema, stub.registry(), stub)
         with pytest.raises(ValueError, match="a decimal with too many bytes"):
             read(head + data)
 
@@ -371,7 +371,7 @@ def test_long_decimal_is_refused_though_the_reader_skips_its_field() -> None:
     with running(RegistryStub()) as stub:
         number = stub.add({"schemaType": "AVRO", "schema": json.dumps(written)}, "t-value")
         own = json.dumps({**written, "fields": fields})
-        read = SchemaRegistry(stub.url).avro(own).deserializer("t", is_key=False)
+        read = stub.registry().avro(own).deserializer("t", is_key=False)
         with pytest.raises(ValueError, match="a decimal with too many bytes"):
             read(b"\x00" + number.to_bytes(4, "big") + b"\x02x" + long_bytes(20_000))
 
@@ -388,7 +388,7 @@ def test_long_decimal_is_refused_though_the_reader_skips_its_field() -> None:
 def test_decimal_with_all_digits_of_its_precision_is_read(schema: Any, digits: int) -> None:
     record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": schema}]}
     with running(RegistryStub()) as stub:
-        serde = SchemaRegistry(stub.url).avro(json.dumps(record))
+        serde = stub.registry().avro(json.dumps(record))
         for value in (Decimal(-1).scaleb(-2), Decimal(("9" * (digits - 2)) + ".99")):
             data = serde.serializer("t", is_key=False)({"a": value})
             assert serde.deserializer("t", is_key=False)(data) == {"a": value}
@@ -397,7 +397,7 @@ def test_decimal_with_all_digits_of_its_precision_is_read(schema: Any, digits: i
 def test_record_of_bytes_is_read_whatever_its_logical_type() -> None:
     """Confluent writes a value whose schema is ``bytes`` without a length, and never converts it."""
     with running(RegistryStub()) as stub:
-        read, head = reader_of(decimal(), SchemaRegistry(stub.url), stub)
+        read, head = reader_of(decimal(), stub.registry(), stub)
         assert read(head + b"\x7f" * 20_000) == b"\x7f" * 20_000
 
 

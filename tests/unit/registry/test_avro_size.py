@@ -13,7 +13,6 @@ pytest.importorskip("fastavro")
 from fastavro import parse_schema
 
 from streams_py.errors import RegistryUnavailableError
-from streams_py.registry import SchemaRegistry
 from streams_py.registry.avro_size import (
     NAMED_TYPES_MAX,
     NESTING_MAX,
@@ -67,7 +66,7 @@ def registered(stub: RegistryStub, schema: Any, **more: Any) -> bytes:
 )
 def test_large_schema_of_a_writer_is_an_outage(schema: Any, said: str) -> None:
     with running(RegistryStub()) as stub:
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(OWN)).deserializer("t", is_key=False)
+        read = stub.registry().avro(json.dumps(OWN)).deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError, match=said):
             read(registered(stub, schema) + b"\x00")
 
@@ -90,7 +89,7 @@ def test_references_count_together() -> None:
 def test_own_schema_may_be_large() -> None:
     schema = records(NAMED_TYPES_MAX + 1)
     with running(RegistryStub()) as stub:
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(schema)).deserializer("t", is_key=False)
+        read = stub.registry().avro(json.dumps(schema)).deserializer("t", is_key=False)
         assert read(registered(stub, schema) + b"\x00") == {}
 
 
@@ -118,7 +117,7 @@ def test_schemas_are_not_parsed_again_for_a_record(
     monkeypatch.setattr(decoder, "schemaless_reader", noted)
     with running(RegistryStub()) as stub:
         own = schema if is_own else "null"
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(own)).deserializer("t", is_key=False)
+        read = stub.registry().avro(json.dumps(own)).deserializer("t", is_key=False)
         try:
             read(registered(stub, schema) + b"\x00")
         except ValueError:
@@ -137,7 +136,7 @@ def test_types_within_types_do_not_make_errors_longer() -> None:
     for level in range(100):
         schema = {"type": "record", "name": f"level{level}", "fields": [{"name": "f", "type": schema}]}
     with running(RegistryStub()) as stub:
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(OWN)).deserializer("t", is_key=False)
+        read = stub.registry().avro(json.dumps(OWN)).deserializer("t", is_key=False)
         with pytest.raises(ValueError, match="SchemaResolutionError") as caught:
             read(registered(stub, schema) + b"\x00")
     shown: BaseException | None = caught.value

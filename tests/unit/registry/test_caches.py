@@ -65,7 +65,7 @@ def test_schemas_of_a_writer_do_not_stay_in_memory(format: str) -> None:
     schema_of, serde_of, data = FORMATS[format]
     texts: set[str] = set()
     with running(RegistryStub()) as stub:
-        registry = SchemaRegistry(stub.url, timeout_ms=60_000)
+        registry = stub.registry()
         read = serde_of(registry).deserializer("t", is_key=False)
         for number in range(8 * ENTRIES):
             schema = schema_of(number)
@@ -78,7 +78,7 @@ def test_schemas_of_a_writer_do_not_stay_in_memory(format: str) -> None:
 def test_schema_that_is_in_use_stays() -> None:
     """Schemas that were not used for the longest time are removed first."""
     with running(RegistryStub()) as stub:
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro('"string"').deserializer("t", is_key=False)
+        read = stub.registry().avro('"string"').deserializer("t", is_key=False)
         ids = [stub.add(avro_schema(number), "t-value") for number in range(4 * ENTRIES)]
         for schema_id in ids:
             assert read(b"\x00" + schema_id.to_bytes(4, "big") + b"\x02a") == "a"
@@ -89,7 +89,7 @@ def test_schema_that_is_in_use_stays() -> None:
 
 def test_schema_that_was_removed_is_requested_again() -> None:
     with running(RegistryStub()) as stub:
-        read = SchemaRegistry(stub.url, timeout_ms=60_000).avro('"string"').deserializer("t", is_key=False)
+        read = stub.registry().avro('"string"').deserializer("t", is_key=False)
         ids = [stub.add(avro_schema(number), "t-value") for number in range(2 * ENTRIES)]
         for schema_id in [*ids, ids[0]]:
             assert read(b"\x00" + schema_id.to_bytes(4, "big") + b"\x02a") == "a"
@@ -156,7 +156,7 @@ def test_references_of_a_schema_leave_no_room_for_others(kind: str, monkeypatch:
     with running(RegistryStub()) as stub:
         text = json.dumps({"type": "fixed", "name": "F", "size": 1, "doc": "x" * 4_000})
         stub.add({"schemaType": schema_of(0)["schemaType"], "schema": text}, "F")
-        read = serde_of(SchemaRegistry(stub.url, timeout_ms=60_000)).deserializer("t", is_key=False)
+        read = serde_of(stub.registry()).deserializer("t", is_key=False)
         for number in range(5):
             references = [{"name": "F", "subject": "F", "version": 1}]
             schema_id = stub.add({**schema_of(number), "references": references}, "t-value")

@@ -55,7 +55,7 @@ def test_references_in_a_circle_are_an_outage(kind: str, make: Make, schema: Any
         register(stub, 7, "a", kind, schema, "b")
         register(stub, 8, "b", kind, schema, "a")
         with pytest.raises(RegistryUnavailableError, match="circular references"):
-            make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)(RECORD)
+            make(stub.registry()).deserializer("t", is_key=False)(RECORD)
 
 
 @KINDS
@@ -66,7 +66,7 @@ def test_references_that_double_at_each_level_take_no_time(kind: str, make: Make
             register(stub, 7 + level, f"s{level}", kind, schema, f"s{level + 1}", f"s{level + 1}")
         register(stub, 47, "s40", kind, {"type": "record", "name": "Other", "fields": []})
         with pytest.raises(RegistryUnavailableError, match="more than 1000 references"):
-            make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)(RECORD)
+            make(stub.registry()).deserializer("t", is_key=False)(RECORD)
 
 
 @KINDS
@@ -74,14 +74,14 @@ def test_reference_that_does_not_exist_is_an_outage(kind: str, make: Make, schem
     with running(RegistryStub()) as stub:
         register(stub, 7, "a", kind, schema, "gone")
         with pytest.raises(RegistryUnavailableError, match="a reference does not exist"):
-            make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)(RECORD)
+            make(stub.registry()).deserializer("t", is_key=False)(RECORD)
 
 
 def test_schema_that_was_corrected_is_read_at_the_next_attempt() -> None:
     with running(RegistryStub()) as stub:
         register(stub, 7, "a", "AVRO", AVRO, "b")
         register(stub, 8, "b", "AVRO", {"type": "record", "name": "Wrong", "fields": []})
-        read = SchemaRegistry(stub.url).avro(json.dumps({**AVRO, "fields": []})).deserializer("t", is_key=False)
+        read = stub.registry().avro(json.dumps({**AVRO, "fields": []})).deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError):
             read(RECORD)
         register(stub, 8, "b", "AVRO", {"type": "record", "name": "Other", "fields": []})
@@ -100,7 +100,7 @@ def test_schema_of_the_registry_cannot_make_this_process_request_an_address(
     latest = {"use.latest.version": True, "auto.register.schemas": False}
     with running(RegistryStub()) as stub:
         register(stub, 7, "t-value", "JSON", {"title": "t", "$ref": "https://registry.example/evil.json"})
-        registry = SchemaRegistry(stub.url, serializer=latest, deserializer={"use.latest.version": True})
+        registry = stub.registry(serializer=latest, deserializer={"use.latest.version": True})
         serde = registry.json_schema('{"title": "t", "type": "string"}')
         write, read = serde.serializer("t", is_key=False), serde.deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError, match="a schema in the registry cannot be used"):
@@ -129,7 +129,7 @@ def test_protobuf_references_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     with running(RegistryStub()) as stub:
         record = with_references(stub, 21)
         with pytest.raises(RegistryUnavailableError, match="more than 20 references"):
-            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(record)
+            stub.registry().protobuf(StringValue).deserializer("t", is_key=False)(record)
         assert len(stub.requests) <= 22
 
 
@@ -138,7 +138,7 @@ def test_protobuf_references_within_the_limit_are_requested_once(monkeypatch: py
     with running(RegistryStub()) as stub:
         record = with_references(stub, 20, fields=3)
         with pytest.raises(UnfitError, match=r"is a google\.protobuf2\.StringValue"):
-            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(record)
+            stub.registry().protobuf(StringValue).deserializer("t", is_key=False)(record)
         assert len(stub.requests) == 21
 
 
@@ -148,7 +148,7 @@ def test_protobuf_reference_that_does_not_exist_is_an_outage() -> None:
             {"schemaType": "PROTOBUF", "schema": file_of("a"), "references": [reference("no")]}, "t-value"
         )
         with pytest.raises(RegistryUnavailableError, match="a reference does not exist"):
-            SchemaRegistry(stub.url).protobuf(StringValue).deserializer("t", is_key=False)(
+            stub.registry().protobuf(StringValue).deserializer("t", is_key=False)(
                 b"\x00" + number.to_bytes(4, "big") + b"\x00"
             )
 
@@ -165,7 +165,7 @@ def test_rule_without_an_executor_is_no_fault_of_the_record(kind: str, make: Mak
         register(stub, 7, "t-value", kind, {"type": "string", "title": "t"})
         stub.schemas[7]["ruleSet"] = {phase: [RULE]}
         latest = {"use.latest.version": True}
-        read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)
+        read = make(stub.registry(deserializer=latest)).deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError, match="a rule whose type has no executor here"):
             read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"')
 
@@ -183,7 +183,7 @@ def test_rule_with_an_unknown_action_is_no_fault_of_the_record(
         # nothing public unregisters it after the test
         monkeypatch.setitem(RuleRegistry.get_global_instance()._rule_executors, "PASS", Passing())
         latest = {"use.latest.version": True}
-        read = make(SchemaRegistry(stub.url, deserializer=latest)).deserializer("t", is_key=False)
+        read = make(stub.registry(deserializer=latest)).deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError, match="a rule whose action does not exist here"):
             read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"')
 
@@ -205,7 +205,7 @@ def test_references_are_limited_in_length(kind: str, make: Make, schema: Any, mo
         register(stub, 7, "t-value", kind, schema, "a")
         register(stub, 8, "a", kind, {"type": "record", "name": "Other", "fields": [], "doc": "x" * 1_000})
         with pytest.raises(RegistryUnavailableError, match="longer than 1000 characters with its references"):
-            make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)(RECORD)
+            make(stub.registry()).deserializer("t", is_key=False)(RECORD)
 
 
 @KINDS
@@ -215,5 +215,5 @@ def test_rules_that_are_not_executed_and_metadata_are_accepted(kind: str, make: 
     with running(RegistryStub()) as stub:
         register(stub, 7, "t-value", kind, {"type": "string", "title": "t"})
         stub.schemas[7] |= {"ruleSet": {"encodingRules": rules, "migrationRules": None}, "metadata": metadata}
-        read = make(SchemaRegistry(stub.url)).deserializer("t", is_key=False)
+        read = make(stub.registry()).deserializer("t", is_key=False)
         assert read(RECORD if kind == "AVRO" else RECORD[:5] + b'"a"') == "a"

@@ -53,7 +53,7 @@ def stub() -> Iterator[RegistryStub]:
 
 @pytest.fixture
 def registry(stub: RegistryStub) -> SchemaRegistry:
-    return SchemaRegistry(stub.url)
+    return stub.registry()
 
 
 def encode(serde: Serde[Any], value: Any, topic: str = "orders", *, is_key: bool = False) -> bytes:
@@ -119,13 +119,13 @@ def test_subjects_are_named_after_topic_and_part(registry: SchemaRegistry, stub:
 
 
 def test_naming_of_subjects_can_be_chosen(stub: RegistryStub) -> None:
-    registry = SchemaRegistry(stub.url, serializer={"subject.name.strategy.type": "RECORD"})
+    registry = stub.registry(serializer={"subject.name.strategy.type": "RECORD"})
     encode(registry.avro(ORDER_AVRO), {"id": 1, "item": "x"})
     assert list(stub.subjects) == ["shop.Order"]
 
 
 def test_schema_is_only_looked_up_when_registering_is_off(stub: RegistryStub) -> None:
-    registry = SchemaRegistry(stub.url, serializer={"auto.register.schemas": False})
+    registry = stub.registry(serializer={"auto.register.schemas": False})
     serde, order = registry.avro(ORDER_AVRO), {"id": 1, "item": "a"}
     with pytest.raises(ValueError, match=r"the schema registry responded: Schema not found \(error code 40403\)"):
         encode(serde, order)
@@ -232,7 +232,7 @@ def test_file_that_a_protobuf_file_imports_is_registered_first(registry: SchemaR
     assert stub.schemas[FIRST_ID + 1]["references"] == [
         {"name": "shop/orders.proto", "subject": "shop/orders.proto", "version": 1}
     ]
-    assert decode(SchemaRegistry(stub.url).protobuf(messages.Shipment), data) == shipment
+    assert decode(stub.registry().protobuf(messages.Shipment), data) == shipment
 
 
 @pytest.mark.parametrize(

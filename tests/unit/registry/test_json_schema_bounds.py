@@ -17,7 +17,7 @@ from jsonschema import validators
 from referencing import Registry
 
 from streams_py.errors import RegistryUnavailableError
-from streams_py.registry import SchemaRegistry, json_schema_bounds
+from streams_py.registry import json_schema_bounds
 from streams_py.registry.json_schema_bounds import BoundedValidator, InvalidSchemaError
 from streams_py.registry.json_schema_keywords import DIALECTS, Check
 from streams_py.serdes.round_trips import UnfitError
@@ -240,7 +240,7 @@ def foreign(schema: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         with running(RegistryStub()) as stub:
             number = stub.add({"schemaType": "JSON", "schema": json.dumps({"title": "t", **schema})}, "t-value")
-            registry = SchemaRegistry(stub.url, deserializer={"use.latest.version": True})
+            registry = stub.registry(deserializer={"use.latest.version": True})
             serde = registry.json_schema('{"title": "t"}').deserializer("t", is_key=False)
             return serde(b"\x00" + number.to_bytes(4, "big") + json.dumps(value).encode())
 
@@ -373,7 +373,7 @@ def test_records_that_are_read_and_written_are_checked_in_bounded_time() -> None
     with running(RegistryStub()) as stub:
         text = json.dumps({"title": "T", **schema})
         number = stub.add({"schemaType": "JSON", "schema": text}, "t-value")
-        serde = SchemaRegistry(stub.url).json_schema(text)
+        serde = stub.registry().json_schema(text)
         read, write = serde.deserializer("t", is_key=False), serde.serializer("t", is_key=False)
         head = b"\x00" + number.to_bytes(4, "big")
         assert read(head + json.dumps({"name": A}).encode()) == {"name": A}

@@ -13,7 +13,6 @@ pytest.importorskip("fastavro")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams_py.registry import SchemaRegistry
 from streams_py.registry.avro_bounds import DECIMAL_BYTES_MAX
 from tests.support.registry.stub import RegistryStub, running
 
@@ -40,7 +39,7 @@ def record(field: Any) -> dict[str, Any]:
 
 
 def writer(stub: RegistryStub, field: Any) -> Any:
-    registry = SchemaRegistry(stub.url, timeout_ms=60_000)
+    registry = stub.registry()
     return registry.avro(json.dumps(record(field))).serializer("t", is_key=False)
 
 
@@ -91,7 +90,7 @@ def test_fixed_decimal_that_would_not_be_read_is_not_written(field: Any) -> None
 def test_decimal_that_is_written_is_read(digits: int, exponent: int, is_negative: bool) -> None:
     value = Decimal((int(is_negative), tuple(map(int, str(digits))), exponent))
     with running(RegistryStub()) as stub:
-        serde = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(record(decimal(precision=61, scale=2))))
+        serde = stub.registry().avro(json.dumps(record(decimal(precision=61, scale=2))))
         try:
             data = serde.serializer("t", is_key=False)({"amount": value})
         except ValueError:
@@ -102,7 +101,7 @@ def test_decimal_that_is_written_is_read(digits: int, exponent: int, is_negative
 def test_longest_decimal_is_written_and_read() -> None:
     value = Decimal(2 ** (8 * DECIMAL_BYTES_MAX - 1) - 1)
     with running(RegistryStub()) as stub:
-        serde = SchemaRegistry(stub.url, timeout_ms=60_000).avro(json.dumps(record(decimal())))
+        serde = stub.registry().avro(json.dumps(record(decimal())))
         data = serde.serializer("t", is_key=False)({"amount": value})
         assert serde.deserializer("t", is_key=False)(data) == {"amount": value}
         with pytest.raises(ValueError, match="a decimal of 513 bytes"):

@@ -59,9 +59,9 @@ def test_answers_that_say_nothing_about_the_schema_pass(answer: tuple[int, bytes
     with running(RegistryStub()) as stub:
         stub.answer = answer
         with pytest.raises(RegistryUnavailableError):
-            write(SchemaRegistry(stub.url))
+            write(stub.registry())
         with pytest.raises(RegistryUnavailableError):
-            SchemaRegistry(stub.url).avro('"string"').deserializer("t", is_key=False)(b"\x00\x00\x00\x00\x01\x02a")
+            stub.registry().avro('"string"').deserializer("t", is_key=False)(b"\x00\x00\x00\x00\x01\x02a")
 
 
 @pytest.mark.parametrize("answer", [(409, b'{"error_code":409,"message":"incompatible"}'),
@@ -70,7 +70,7 @@ def test_schema_that_the_registry_refuses_is_not_asked_for_again(answer: tuple[i
     with running(RegistryStub()) as stub:
         stub.answer = answer
         with pytest.raises(ValueError, match=r"the schema registry responded: (incompatible|Invalid schema)"):
-            write(SchemaRegistry(stub.url))
+            write(stub.registry())
 
 
 def test_answer_too_slow_is_no_answer() -> None:
@@ -83,7 +83,7 @@ def test_answer_too_slow_is_no_answer() -> None:
 def test_schemas_that_are_known_need_no_registry() -> None:
     stub = RegistryStub()
     with running(stub):
-        serde = SchemaRegistry(stub.url).avro('"string"')
+        serde = stub.registry().avro('"string"')
         encode, decode = serde.serializer("t", is_key=False), serde.deserializer("t", is_key=False)
         data = encode("a")
         assert decode(data) == "a"
@@ -145,7 +145,7 @@ def test_credentials_are_sent_and_shown_nowhere(where: str, caplog: pytest.LogCa
         if where == "url":
             registry = SchemaRegistry(stub.url.replace("http://", "http://me:s3cret%2F@"))
         else:
-            registry = SchemaRegistry(stub.url, {"basic.auth.user.info": "me:s3cret/"})
+            registry = stub.registry({"basic.auth.user.info": "me:s3cret/"})
         assert write(registry) == b"\x00\x00\x00\x00\x01\x02a"
         stub.answer = (500, b"me:s3cret/")
         with pytest.raises(RegistryUnavailableError) as away:
@@ -159,7 +159,7 @@ def test_refused_credentials_say_what_to_set(status: int) -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (status, b'{"error_code":40101,"message":"no"}')
         with pytest.raises(RegistryError, match=r"basic\.auth\.user\.info") as caught:
-            write(SchemaRegistry(stub.url, {"basic.auth.user.info": "me:s3cret"}))
+            write(stub.registry({"basic.auth.user.info": "me:s3cret"}))
         assert not caught.value.retriable
         assert "s3cret" not in str(caught.value)
 
@@ -167,7 +167,7 @@ def test_refused_credentials_say_what_to_set(status: int) -> None:
 def test_client_of_confluent_kafka_sends_its_requests_through_what_is_replaced() -> None:
     """A fact of confluent-kafka that the guard leans on."""
     with running(RegistryStub()) as stub:
-        registry = SchemaRegistry(stub.url)
+        registry = stub.registry()
         client: Any = registry._client  # only this client has the guard
         assert isinstance(client._rest_client, GuardedRequests)  # the part that streams_py replaces
         client._rest_client._inner.get = lambda *args: ["from here"]  # the library's own requests
@@ -206,7 +206,7 @@ GARBAGE = [
 def test_schema_that_cannot_be_read_is_not_blamed_on_the_record(answer: bytes) -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (200, answer)
-        read = SchemaRegistry(stub.url).avro('"string"').deserializer("t", is_key=False)
+        read = stub.registry().avro('"string"').deserializer("t", is_key=False)
         with pytest.raises(RegistryUnavailableError):
             read(b"\x00\x00\x00\x00\x01\x02a")
 
@@ -216,7 +216,7 @@ def test_id_that_is_no_number_of_a_schema_is_not_blamed_on_the_record(number: by
     with running(RegistryStub()) as stub:
         stub.answer = (200, number)
         with pytest.raises(RegistryUnavailableError):
-            write(SchemaRegistry(stub.url))
+            write(stub.registry())
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_id_that_is_no_number_of_a_schema_is_not_blamed_on_the_record(number: by
 def test_registry_that_repeats_credentials_does_not_put_them_into_errors(echo: str) -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (422, json.dumps({"error_code": 42201, "message": f"got \x1b[31m{echo} here"}).encode())
-        registry = SchemaRegistry(stub.url, {"basic.auth.user.info": "user:s3cret"})
+        registry = stub.registry({"basic.auth.user.info": "user:s3cret"})
         with pytest.raises(ValueError, match="the schema registry responded: got") as caught:
             write(registry)
     for secret in ("s3cret", "dXNlcjpzM2NyZXQ", "\x1b"):
@@ -238,4 +238,4 @@ def test_an_answer_that_is_too_long_is_not_read(status: int, monkeypatch: pytest
     with running(RegistryStub()) as stub:
         stub.answer = (status, b'{"id": 1' + b" " * 1000 + b"}")
         with pytest.raises(RegistryUnavailableError, match="the response is longer than 1,000 bytes"):
-            write(SchemaRegistry(stub.url))
+            write(stub.registry())

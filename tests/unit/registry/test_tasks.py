@@ -55,7 +55,7 @@ def test_record_waits_for_the_registry_that_decoding_needs(topics: tuple[str, ..
     stub = RegistryStub()
     with running(stub):
         stub.add({"schemaType": "AVRO", "schema": SCHEMA}, "in-value")
-        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, Never(), topics)
+        task = kit(stub.registry().avro(SCHEMA), serdes.STRING, Never(), topics)
         task.add(record(None, raw_value=DATA))
         stub.answer = (503, b"")
         assert task.task.process(1) == 0
@@ -71,7 +71,7 @@ def test_record_waits_for_the_registry_that_decoding_needs(topics: tuple[str, ..
 def test_record_waits_for_the_registry_that_encoding_needs() -> None:
     stub = RegistryStub()
     with running(stub):
-        task = kit(serdes.STRING, SchemaRegistry(stub.url).avro(SCHEMA), Never())
+        task = kit(serdes.STRING, stub.registry().avro(SCHEMA), Never())
         task.add(record("a"))
         stub.answer = (503, b"")
         assert task.task.process(1) == 0
@@ -85,7 +85,7 @@ def test_record_waits_for_the_registry_that_encoding_needs() -> None:
 def test_registry_that_stays_away_ends_the_task_after_its_timeout() -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (503, b"")
-        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, Never(), task_timeout_ms=1_000)
+        task = kit(stub.registry().avro(SCHEMA), serdes.STRING, Never(), task_timeout_ms=1_000)
         task.add(record(None, raw_value=DATA))
         assert task.task.process(1) == 0
         task.clock.advance(1_000)
@@ -96,7 +96,7 @@ def test_registry_that_stays_away_ends_the_task_after_its_timeout() -> None:
 @pytest.mark.parametrize("which", ["source", "sink"])
 def test_refused_credentials_end_the_task_and_are_no_matter_of_handlers(which: str) -> None:
     with running(RegistryStub(user_info="me:right")) as stub:
-        avro = SchemaRegistry(stub.url, {"basic.auth.user.info": "me:wrong"}).avro(SCHEMA)
+        avro = stub.registry({"basic.auth.user.info": "me:wrong"}).avro(SCHEMA)
         task = kit(*((avro, serdes.STRING) if which == "source" else (serdes.STRING, avro)), Never())
         task.add(record("a", raw_value=DATA if which == "source" else None))
         with pytest.raises(RegistryError, match="HTTP status 401"):
@@ -107,7 +107,7 @@ def test_refused_credentials_end_the_task_and_are_no_matter_of_handlers(which: s
 def test_poison_record_is_the_deserialization_handlers(data: bytes) -> None:
     with running(RegistryStub()) as stub:
         handler = Counting()
-        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, handler)
+        task = kit(stub.registry().avro(SCHEMA), serdes.STRING, handler)
         task.add(record(None, raw_value=data))
         assert task.task.process(1) == 1
         assert handler.calls == 1
@@ -116,7 +116,7 @@ def test_poison_record_is_the_deserialization_handlers(data: bytes) -> None:
 def test_stores_name_their_subjects_after_the_changelog_topic() -> None:
     stub = RegistryStub()
     with running(stub):
-        avro = SchemaRegistry(stub.url).avro('"long"')
+        avro = stub.registry().avro('"long"')
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
         stream = builder.stream("in").group_by_key()
         stream.aggregate(lambda: 0, lambda key, value, old: old + 1, store="counts", value=avro).to_stream().to("out")
@@ -130,7 +130,7 @@ def test_test_driver_says_that_the_registry_is_away() -> None:
     with running(RegistryStub()) as stub:
         stub.answer = (503, b"")
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-        builder.stream("in").to("out", value=SchemaRegistry(stub.url).avro(SCHEMA))
+        builder.stream("in").to("out", value=stub.registry().avro(SCHEMA))
         with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
             topic = driver.input_topic("in", key=serdes.STRING, value=serdes.STRING)
             with pytest.raises(TimeoutExceededError, match="the schema registry at"):
@@ -145,7 +145,7 @@ class TestExactlyOnce:
     def test_record_that_cannot_be_decoded_yet_just_waits(self, topics: tuple[str, ...]) -> None:
         with running(RegistryStub()) as stub:
             stub.add({"schemaType": "AVRO", "schema": SCHEMA}, "in-value")
-            source = SchemaRegistry(stub.url).avro(SCHEMA)
+            source = stub.registry().avro(SCHEMA)
             task = kit(source, serdes.STRING, Never(), topics, exactly_once=True, task_timeout_ms=1_000)
             task.add(record(None, raw_value=DATA))
             stub.answer = (503, b"")
@@ -160,7 +160,7 @@ class TestExactlyOnce:
 
     def test_half_processed_record_takes_the_task_back_and_the_next_try_comes_after_a_pause(self) -> None:
         with running(RegistryStub()) as stub:
-            task = kit(serdes.STRING, SchemaRegistry(stub.url).avro(SCHEMA), Never(), exactly_once=True)
+            task = kit(serdes.STRING, stub.registry().avro(SCHEMA), Never(), exactly_once=True)
             stub.answer = (503, b"")
             for pause_ms in (500, 1_000, 2_000, 4_000, 5_000, 5_000):
                 task.add(record("a"))
@@ -179,7 +179,7 @@ class TestExactlyOnce:
 
     def test_pauses_begin_anew_after_a_commit_of_records(self) -> None:
         with running(RegistryStub()) as stub:
-            task = kit(serdes.STRING, SchemaRegistry(stub.url).avro(SCHEMA), Never(), exactly_once=True)
+            task = kit(serdes.STRING, stub.registry().avro(SCHEMA), Never(), exactly_once=True)
             stub.answer = (503, b"")
             for number in range(3):
                 task.add(record("a"))

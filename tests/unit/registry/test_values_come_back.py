@@ -24,7 +24,7 @@ from tests.support.registry.stub import RegistryStub, running
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
     with running(RegistryStub()) as stub:
-        yield SchemaRegistry(stub.url)
+        yield stub.registry()
 
 
 def write(serde: Serde[Any], value: Any) -> bytes:
@@ -210,7 +210,7 @@ def test_protobuf_message_of_another_type_is_refused(written: Any, read: Any, re
 def test_message_type_of_another_schema_under_the_same_id_is_checked() -> None:
     """A registry may return another schema after its client has cleared its caches."""
     with running(RegistryStub()) as stub:
-        registry = SchemaRegistry(stub.url)
+        registry = stub.registry()
         data = write(registry.protobuf(messages.Order), messages.Order(id=1))
         read = registry.protobuf(messages.Order).deserializer("t", is_key=False)
         assert read(data) == messages.Order(id=1)

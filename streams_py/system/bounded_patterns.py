@@ -179,7 +179,10 @@ def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
         return False
     op, argument = following
     if op is ops.AT:
-        return argument in _AT_END and not flags & re.MULTILINE
+        if argument not in _AT_END or flags & re.MULTILINE:
+            return False
+        # ``$`` also matches before the last line break, which the repetition must not accept then.
+        return argument is ops.AT_END_STRING or not _accepts_code(body[0][0], body[0][1], flags, ord("\n"))
     if op is not ops.LITERAL or flags & re.IGNORECASE:
         return False
     return not _accepts_code(body[0][0], body[0][1], flags, argument)

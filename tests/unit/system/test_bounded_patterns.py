@@ -181,3 +181,11 @@ def test_time_to_write_repetitions_out_is_limited() -> None:
 def test_invalid_pattern() -> None:
     with pytest.raises(re.error):
         BoundedPattern("(", Steps(1_000_000))
+
+
+@pytest.mark.parametrize("pattern", [r"(?:\s*$){2000}!", r"(?:[\s\S]*$){2000}!"])
+def test_repetition_before_the_end_of_the_text_may_also_end_before_its_last_line_break(pattern: str) -> None:
+    end_of_text = pattern.replace("$", r"\Z")
+    directly = bounded_patterns._DIRECT_MAX  # the limit
+    assert BoundedPattern(pattern, Steps(1_000_000)).estimate(1) > directly
+    assert BoundedPattern(end_of_text, Steps(1_000_000)).estimate(1) < directly
